@@ -1,0 +1,218 @@
+"""Every error that slime_store raises on purpose: one tree, typed, picklable.
+
+Each class passes its raw fields to ``super().__init__`` and makes its text in ``__str__``, so that it
+survives pickling between processes (Ray actors), and each text says what, where, and the next step.
+"""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """Base of all errors of slime_store."""
+
+
+# -- what was asked for is not there ------------------------------------------------------------
+
+
+class StoreNotFoundError(StoreError, LookupError):
+    """There is no store at this place, and the caller did not ask to create one."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.url = url
+
+    def __str__(self) -> str:
+        return f"there is no store at {self.url}; open it without read_only=True to create it"
+
+
+class RunNotFoundError(StoreError, LookupError):
+    """The store holds no run of this name."""
+
+    def __init__(self, run: str, known: tuple[str, ...] = ()) -> None:
+        super().__init__(run, known)
+        self.run, self.known = run, known
+
+    def __str__(self) -> str:
+        known = f"it holds {', '.join(map(repr, self.known[:5]))}" if self.known else "it holds no run yet"
+        return f"the store has no run {self.run!r}; {known}"
+
+
+class RolloutNotFoundError(StoreError, LookupError):
+    """The run holds no complete rollout with this id (or not this attempt of it)."""
+
+    def __init__(
+        self, run: str, kind: str, rollout_id: int, attempt: int | None = None, nearest: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__(run, kind, rollout_id, attempt, nearest)
+        self.run, self.kind, self.rollout_id = run, kind, rollout_id
+        self.attempt, self.nearest = attempt, nearest
+
+    def __str__(self) -> str:
+        which = f"{self.kind} rollout {self.rollout_id}"
+        if self.attempt is not None:
+            which = f"attempt {self.attempt} of {which}"
+        near = f"; nearest recorded: {', '.join(map(str, self.nearest))}" if self.nearest else ""
+        return f"run {self.run!r} has no {which}{near}; see `run.rollouts(kind={self.kind!r})`"
+
+
+# -- what was given cannot be stored ------------------------------------------------------------
+
+
+class UnsupportedValueError(StoreError, ValueError):
+    """A value cannot be kept exactly, so nothing was written."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path or 'value'}: {self.reason}; nothing was written. Remove or convert it, or record with "
+            "strict=False to store a marked placeholder in its place"
+        )
+
+
+class RolloutExistsError(StoreError):
+    """The rollout is already recorded, and the caller chose ``on_conflict="error"``."""
+
+    def __init__(self, run: str, kind: str, rollout_id: int) -> None:
+        super().__init__(run, kind, rollout_id)
+        self.run, self.kind, self.rollout_id = run, kind, rollout_id
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run!r} already has {self.kind} rollout {self.rollout_id}; "
+            'record with on_conflict="new_attempt" or "replace"'
+        )
+
+
+class ReadOnlyStoreError(StoreError):
+    """A write was asked of a store that was opened with ``read_only=True``."""
+
+    def __init__(self, operation: str) -> None:
+        super().__init__(operation)
+        self.operation = operation
+
+    def __str__(self) -> str:
+        return f"cannot {self.operation}: the store was opened with read_only=True"
+
+
+class StoreClosedError(StoreError):
+    """The store was used after ``close()``."""
+
+    def __str__(self) -> str:
+        return "the store is closed; open it again with SampleStore.open(...)"
+
+
+class StoreNotPicklableError(StoreError, TypeError):
+    """An in-memory store cannot cross a process border."""
+
+    def __str__(self) -> str:
+        return "an in-memory store lives in one process and cannot be pickled; use a file or PostgreSQL"
+
+
+# -- the database ------------------------------------------------------------------------------
+
+
+class DatabaseError(StoreError):
+    """The database refused or failed; the transaction was rolled back and the store stays usable."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(url, reason)
+        self.url, self.reason = url, reason
+
+    def __str__(self) -> str:
+        return f"{self.url}: {self.reason}"
+
+
+class StoreBusyError(DatabaseError):
+    """Another process held the write lock longer than the busy timeout."""
+
+
+class StoreFullError(DatabaseError):
+    """The disk, the quota or the size limit is exhausted; nothing of this record was kept."""
+
+
+class BackgroundRecordError(StoreError):
+    """A record that ran in the background failed; raised once by the next call, ``flush`` or ``close``."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(what, reason)
+        self.what, self.reason = what, reason
+
+    def __str__(self) -> str:
+        return f"recording {self.what} in the background failed and nothing of it was stored: {self.reason}"
+
+
+class SchemaError(StoreError):
+    """The database is not a slime_store of a schema this version can use; it was not touched."""
+
+    def __init__(self, url: str, detail: str = "") -> None:
+        super().__init__(url, detail)
+        self.url, self.detail = url, detail
+
+
+class NewerSchemaError(SchemaError):
+    """The store was written by a newer slime_store."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url} was made by a newer slime_store (schema revision {self.detail!r} is unknown here); "
+            "upgrade the slime_store package"
+        )
+
+
+class OutdatedSchemaError(SchemaError):
+    """The store needs a schema upgrade, which a read-only reader never does."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url} has the older schema {self.detail!r}; open it once without read_only=True to upgrade it"
+        )
+
+
+class ForeignDatabaseError(SchemaError):
+    """The file or database belongs to something else."""
+
+    def __str__(self) -> str:
+        return f"{self.url} is not a slime_store: {self.detail}; choose another path, nothing was changed"
+
+
+class DamagedStoreError(SchemaError):
+    """The database file is damaged."""
+
+    def __str__(self) -> str:
+        return f"{self.url} is damaged: {self.detail}; restore a backup, nothing was changed"
+
+
+class BlobCorruptError(StoreError, ValueError):
+    """Stored bytes do not decode to what was recorded."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"stored bytes are damaged: {self.reason}; see `store.verify()` for what is affected"
+
+
+class BlobMissingError(StoreError, LookupError):
+    """A stored array or image that a sample refers to is gone."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"blob {self.name} is missing; see `store.verify()` for what is affected"
+
+
+class InvalidUrlError(StoreError, ValueError):
+    """The path or URL does not name a store."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(url, reason)
+        self.url, self.reason = url, reason
+
+    def __str__(self) -> str:
+        return f"{self.url!r} is not a store: {self.reason}; use a path, sqlite:///PATH or postgresql+psycopg://HOST/DB"

@@ -1,0 +1,36 @@
+"""The tables: one declarative class each, columns and constraints only."""
+
+from slime_store.models.base import Base
+from slime_store.models.blob import BlobPartRow, BlobReferenceRow, BlobRow
+from slime_store.models.prompt import PromptRow
+from slime_store.models.rollout import EvalDatasetRow, RolloutRow, RolloutStateRow, SampleGroupRow
+from slime_store.models.run import RunRow, SessionRow
+from slime_store.models.sample import (
+    SampleArrayRow,
+    SampleDocumentRow,
+    SampleRewardRow,
+    SampleRow,
+    SampleTextRow,
+)
+from slime_store.models.weight_version import SampleWeightVersionRow, WeightVersionRow
+
+__all__ = [
+    "Base",
+    "BlobPartRow",
+    "BlobReferenceRow",
+    "BlobRow",
+    "EvalDatasetRow",
+    "PromptRow",
+    "RolloutRow",
+    "RolloutStateRow",
+    "RunRow",
+    "SampleArrayRow",
+    "SampleDocumentRow",
+    "SampleGroupRow",
+    "SampleRewardRow",
+    "SampleRow",
+    "SampleTextRow",
+    "SampleWeightVersionRow",
+    "SessionRow",
+    "WeightVersionRow",
+]

@@ -1,0 +1,20 @@
+"""Prompts, stored once each."""
+
+from __future__ import annotations
+
+from sqlalchemy import Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from slime_store.models.base import Base, BigKey
+
+
+class PromptRow(Base):
+    """One distinct prompt: a text, or a document (chat messages)."""
+
+    __tablename__ = "prompts"
+    __table_args__ = (UniqueConstraint("digest"),)
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    digest: Mapped[bytes]  # BLAKE2b-256 of the kind and the exact content
+    text: Mapped[str | None] = mapped_column(Text)  # the prompt, when it is clean text
+    document: Mapped[str | None] = mapped_column(Text)  # otherwise: the exact document

@@ -1,0 +1,87 @@
+"""Rollouts, their groups, eval datasets and the data source's state."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, Index, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from slime_store.models.base import Base, BigKey
+
+
+class RolloutRow(Base):
+    """One recording of what one call of the rollout function returned."""
+
+    __tablename__ = "rollouts"
+    __table_args__ = (
+        UniqueConstraint("run_pk", "kind", "rollout_id", "attempt"),
+        Index(None, "session_pk"),
+        Index(None, "weight_version_pk"),
+    )
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
+    session_pk: Mapped[int] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"))
+    kind: Mapped[str] = mapped_column(Text)  # "train" or "eval"
+    rollout_id: Mapped[int]  # the number slime hands to generate_rollout
+    attempt: Mapped[int]  # 1 for the first recording of this rollout_id
+    status: Mapped[str] = mapped_column(Text)  # "open" or "complete"
+    weight_version_pk: Mapped[int | None] = mapped_column(
+        ForeignKey("weight_versions.id", ondelete="SET NULL")
+    )  # the version an eval was told it measures
+    nesting: Mapped[str] = mapped_column(Text)  # JSON: how the samples lie in lists; see mapping/nesting.py
+    layouts: Mapped[str] = mapped_column(Text)  # JSON: attribute names of the samples, one list per distinct set
+    metrics: Mapped[str] = mapped_column(Text)  # document; "null" when None
+    placeholders: Mapped[str] = mapped_column(Text)  # JSON list of paths that lenient mode could not keep
+    n_groups: Mapped[int]
+    n_samples: Mapped[int]
+    n_trajectories: Mapped[int]  # fan-out siblings counted once
+    n_tokens: Mapped[int]
+    n_bytes: Mapped[int]  # stored bytes of arrays, blobs, text and documents
+    started_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
+
+
+class RolloutStateRow(Base):
+    """The data source's state at the end of a rollout; apart, since it can be large and is rarely read."""
+
+    __tablename__ = "rollout_states"
+
+    rollout_pk: Mapped[int] = mapped_column(
+        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    state: Mapped[str] = mapped_column(Text)  # document
+
+
+class SampleGroupRow(Base):
+    """The samples of one prompt in one train rollout."""
+
+    __tablename__ = "sample_groups"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    rollout_pk: Mapped[int] = mapped_column(
+        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    first_position: Mapped[int]  # of its first sample
+    n_samples: Mapped[int]
+    n_trajectories: Mapped[int]
+    group_index: Mapped[int | None]  # as the samples say, when they agree
+
+
+class EvalDatasetRow(Base):
+    """One dataset of an eval rollout."""
+
+    __tablename__ = "eval_datasets"
+    __table_args__ = (Index(None, "name"), {"sqlite_with_rowid": False})
+
+    rollout_pk: Mapped[int] = mapped_column(
+        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    name: Mapped[str] = mapped_column(Text)  # the exact key is in `content` when it is not clean text
+    first_position: Mapped[int]  # of its first sample
+    n_samples: Mapped[int]
+    nesting: Mapped[str | None] = mapped_column(Text)  # None: the dataset dict has no "samples"
+    content: Mapped[str] = mapped_column(Text)  # document: all keys but "samples", e.g. rewards, truncated
