@@ -1,0 +1,108 @@
+"""Blobs as files in a directory beside the database.
+
+A file is written under a temporary name, synced, and renamed to a name that is never used again, before the transaction
+that refers to it commits. So a row never points at a file that is not whole; a crash leaves at most files that no row
+names. Names are random, not the content's digest: whether content is shared is the database's to decide, in a
+transaction, and a file can be removed without asking who else may be about to use it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from slime_store.errors import BlobCorruptError, BlobMissingError
+
+_NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{32}\.blob")
+_TEMPORARY = ".tmp"
+
+
+class BlobDirectory:
+    """Files of one store. Safe from several threads and processes.
+
+    Args:
+        root: the directory; made on the first write, never by reading.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @classmethod
+    def beside(cls, database: Path) -> BlobDirectory:
+        """Return the directory of the store whose database file is ``database``."""
+        return cls(database.with_name(database.name + "-blobs"))
+
+    def write(self, data: bytes) -> str:
+        """Write a file durably and return its name."""
+        token = uuid.uuid4().hex
+        name = f"{token[:2]}/{token}.blob"
+        path = self.root / name
+        new = not path.parent.exists()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(path.name + _TEMPORARY)
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        _sync_directory(path.parent)
+        if new:
+            _sync_directory(self.root)
+            _sync_directory(self.root.parent)
+        return name
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes.
+
+        Raises:
+            BlobMissingError: there is no such file.
+            BlobCorruptError: the name is not one that ``write`` gives, or the file cannot be read.
+        """
+        path = self._path(name)
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            raise BlobMissingError(name) from None
+        except OSError as exc:
+            raise BlobCorruptError(f"side file {name}: {exc.strerror or exc}") from exc
+
+    def remove(self, name: str) -> None:
+        """Delete a file; one that is gone already is no error."""
+        self._path(name).unlink(missing_ok=True)
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of all whole files."""
+        for path in sorted(self.root.glob("*/*.blob")):
+            name = f"{path.parent.name}/{path.name}"
+            if _NAME.fullmatch(name):
+                yield name
+
+    def size_bytes(self) -> int:
+        """Return the bytes of all whole files."""
+        total = 0
+        for name in self.names():
+            with contextlib.suppress(FileNotFoundError):
+                total += (self.root / name).stat().st_size
+        return total
+
+    def _path(self, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise BlobCorruptError(f"{name!r} is not the name of a side file")
+        return self.root / name
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,62 @@
+"""Compressed bytes on their way into the store, in memory or already in a side file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slime_store.blobs.directory import BlobDirectory
+
+FILE_BYTES = 768 * 1024
+"""Payloads of at least this many stored bytes go to side files where there is a directory.
+
+SQLite writes large values page by page into its log and again into the file; docs/design.md has the measurement.
+"""
+
+PART_BYTES = 512 * 1024
+"""Blobs in the database are cut into parts of this size: no value comes near SQLite's or PostgreSQL's limit of 1 GB."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Encoded bytes and what it takes to decode them.
+
+    Attributes:
+        codec: id of the codec.
+        dtype: stored dtype, as ``codecs.arrays`` names it.
+        n_raw_bytes: bytes before the codec.
+        n_bytes: stored bytes.
+        data: the bytes, or None when they are in a side file.
+        file_name: the side file, or None.
+    """
+
+    codec: str
+    dtype: str
+    n_raw_bytes: int
+    n_bytes: int
+    data: bytes | None
+    file_name: str | None
+
+
+class PayloadWriter:
+    """Decides where payloads go and remembers the files it wrote, which a failed record takes back.
+
+    Args:
+        directory: the side files, or None where there are none (PostgreSQL, in-memory).
+    """
+
+    def __init__(self, directory: BlobDirectory | None) -> None:
+        self._directory = directory
+        self._written: list[str] = []
+
+    def keep(self, codec: str, dtype: str, n_raw_bytes: int, data: bytes) -> Payload:
+        """Return the payload, written to a side file first when it is large."""
+        file_name = None
+        if self._directory is not None and len(data) >= FILE_BYTES:
+            file_name = self._directory.write(data)
+            self._written.append(file_name)
+        return Payload(codec, dtype, n_raw_bytes, len(data), None if file_name else data, file_name)
+
+    @property
+    def written(self) -> list[str]:
+        """Names of the side files written so far."""
+        return list(self._written)

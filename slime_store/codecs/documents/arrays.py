@@ -1,0 +1,137 @@
+"""Documents of numpy values and packed lists; tensors and images in ``media``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from slime_store.codecs.arrays import DTYPES, dtype_name, dtype_of, narrow
+from slime_store.codecs.lists import array_to_list
+from slime_store.errors import BlobCorruptError
+
+if TYPE_CHECKING:
+    from slime_store.codecs.documents.decoder import DocumentDecoder
+    from slime_store.codecs.documents.encoder import DocumentEncoder
+
+_ARRAY_TYPES = (np.ndarray, np.memmap)
+
+
+def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
+    """Return the handler for a numpy value, or None."""
+    if isinstance(value, np.generic):
+        return _encode_scalar
+    if type(value) in _ARRAY_TYPES:
+        return _encode_array
+    if isinstance(value, np.dtype):
+        return lambda v, encoder: {"$dtype": _encode_dtype(v, encoder)}
+    return None
+
+
+def encode_list(array: np.ndarray[Any, Any], item_type: str, encoder: DocumentEncoder) -> Any:
+    """Encode a long list of one number type, as ``codecs.lists`` converted it."""
+    small = narrow(array)
+    body = {"item": item_type, "dtype": dtype_name(small.dtype), "n": len(small)}
+    return {"$list": body | encoder.payload(small)}
+
+
+def _decode_list(body: dict[str, Any], decoder: DocumentDecoder) -> list[Any]:
+    return array_to_list(decoder.array(body, dtype_of(body["dtype"]), (body["n"],)), body["item"])
+
+
+def _encode_dtype(dtype: np.dtype[Any], encoder: DocumentEncoder) -> Any:
+    """A plain dtype is its ``str`` (byte order included); a structured one its fields, offsets and all."""
+    name = dtype_name(dtype)
+    if name is not None and dtype.metadata is None:
+        return name if dtype.isnative else [name, "swapped"]
+    if dtype.hasobject and dtype != np.dtype(object):
+        return encoder.unsupported(dtype, "structured arrays that hold objects cannot be stored exactly")
+    if dtype.metadata is not None:
+        return encoder.unsupported(dtype, "a dtype with metadata cannot be stored exactly")
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return {"base": _encode_dtype(base, encoder), "shape": list(shape)}
+    if dtype.fields is not None:
+        fields = [(n, *dtype.fields[n][:2]) for n in dtype.names or ()]
+        return {
+            "names": [n for n, _, _ in fields],
+            "formats": [_encode_dtype(d, encoder) for _, d, _ in fields],
+            "offsets": [offset for _, _, offset in fields],
+            "itemsize": dtype.itemsize,
+            "aligned": dtype.isalignedstruct,
+        }
+    if dtype.kind in "MmSUVO" and type(dtype).__module__.startswith("numpy"):
+        return dtype.str
+    return encoder.unsupported(dtype, f"dtype {dtype} cannot be stored exactly")
+
+
+def _decode_dtype(body: Any) -> np.dtype[Any]:
+    if isinstance(body, str):
+        return DTYPES[body] if body in DTYPES else np.dtype(body)
+    if isinstance(body, list):
+        return DTYPES[body[0]].newbyteorder("S")
+    if "base" in body:
+        return np.dtype((_decode_dtype(body["base"]), tuple(body["shape"])))
+    spec = {
+        "names": body["names"],
+        "formats": [_decode_dtype(d) for d in body["formats"]],
+        "offsets": body["offsets"],
+        "itemsize": body["itemsize"],
+    }
+    dtype: np.dtype[Any] = np.dtype(spec, align=body["aligned"])  # type: ignore[call-overload]
+    return dtype
+
+
+def _encode_scalar(value: np.generic, encoder: DocumentEncoder) -> Any:
+    if isinstance(value, np.str_):
+        return {"$np.str": encoder.text(str(value))}
+    if isinstance(value, np.bytes_):
+        return {"$np.bytes": encoder.payload(np.frombuffer(bytes(value), np.uint8))}
+    dtype = np.asarray(value).dtype
+    if dtype.hasobject or (dtype_name(dtype) is not None and DTYPES[dtype_name(dtype) or ""].type is not type(value)):
+        return encoder.unsupported(value, f"a numpy scalar of type {type(value).__name__} cannot be stored exactly")
+    return {"$np": {"dtype": _encode_dtype(dtype, encoder)} | encoder.payload(_bytes_of(np.asarray(value)))}
+
+
+def _decode_scalar(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
+    return decoder.array(body, _decode_dtype(body["dtype"]), ())[()]
+
+
+def _encode_array(value: np.ndarray[Any, Any], encoder: DocumentEncoder) -> Any:
+    shape = list(value.shape)
+    if value.dtype == np.dtype(object):
+        return {"$ndarray": {"objects": encoder.items(value.reshape(-1).tolist()), "shape": shape}}
+    dtype = _encode_dtype(value.dtype, encoder)
+    return {"$ndarray": {"dtype": dtype, "shape": shape} | encoder.payload(_bytes_of(value))}
+
+
+def _decode_array(body: dict[str, Any], decoder: DocumentDecoder) -> np.ndarray[Any, Any]:
+    shape = tuple(body["shape"])
+    if "objects" in body:
+        array = np.empty(len(body["objects"]), object)
+        for i, item in enumerate(body["objects"]):
+            array[i] = item
+        return array.reshape(shape)
+    dtype = _decode_dtype(body["dtype"])
+    if dtype.hasobject:
+        raise BlobCorruptError("a document describes stored bytes as objects")
+    return decoder.array(body, dtype, shape)
+
+
+def _bytes_of(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array's bytes in C order; plain numbers keep their dtype, which helps the compressor."""
+    array = np.ascontiguousarray(value)
+    if dtype_name(array.dtype) is not None and array.dtype.isnative:
+        return array
+    return np.frombuffer(array.tobytes(), np.uint8)
+
+
+DECODERS: dict[str, Callable[[Any, DocumentDecoder], Any]] = {
+    "$list": _decode_list,
+    "$np": _decode_scalar,
+    "$np.str": lambda body, decoder: np.str_(body),
+    "$np.bytes": lambda body, decoder: np.bytes_(decoder.payload(body)),
+    "$ndarray": _decode_array,
+    "$dtype": lambda body, decoder: _decode_dtype(body),
+}

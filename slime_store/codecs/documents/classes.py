@@ -1,0 +1,173 @@
+"""Documents of user classes: enum members, dataclasses, named tuples, exceptions.
+
+Only the fields are stored, under the name of the class. Reading never imports a module because a document
+names it: the class must be loaded already, be slime's or miles's, or have been registered.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import enum
+import importlib
+import sys
+from collections import UserDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from slime_store.types import Placeholder, Record
+
+if TYPE_CHECKING:
+    from slime_store.codecs.documents.decoder import DocumentDecoder
+    from slime_store.codecs.documents.encoder import DocumentEncoder
+
+_TRUSTED_ROOTS = frozenset({"slime", "miles", "slime_store"})
+_registered: dict[str, type[Any]] = {}
+
+
+def register_type(cls: type[Any]) -> type[Any]:
+    """Let documents bring back instances of this enum, dataclass or named tuple; usable as a decorator.
+
+    Needed only where the module that defines the class may not be loaded when a sample is read.
+    """
+    _registered[type_name(cls)] = cls
+    return cls
+
+
+def type_name(cls: type[Any]) -> str:
+    """Return ``"module:QualName"``."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def find_type(name: str) -> type[Any] | None:
+    """Return the class of this name when it is available without importing foreign code."""
+    if name in _registered:
+        return _registered[name]
+    module_name, _, qualname = name.partition(":")
+    module = sys.modules.get(module_name)
+    if module is None and module_name.partition(".")[0] in _TRUSTED_ROOTS:
+        try:
+            module = importlib.import_module(module_name)
+        except Exception:  # the framework is not installed here, or not whole
+            return None
+    found: Any = module
+    for part in qualname.split("."):
+        found = getattr(found, part, None) if found is not None else None
+    return found if isinstance(found, type) else None
+
+
+def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
+    """Return the handler for an instance of a user class, or None."""
+    if isinstance(value, enum.Enum):
+        return _encode_enum
+    if isinstance(value, Record):
+        return _encode_record
+    if isinstance(value, Placeholder):
+        return lambda v, encoder: {"$placeholder": {"type": v.type_name, "text": encoder.text(v.text)}}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _encode_dataclass
+    if isinstance(value, tuple) and hasattr(type(value), "_fields"):
+        return _encode_namedtuple
+    if isinstance(value, BaseException):
+        return _encode_exception
+    if isinstance(value, UserDict):  # transformers' BatchFeature, BatchEncoding: come back as a plain dict
+        return lambda v, encoder: encoder.mapping(v.data)
+    return None
+
+
+def _encode_enum(value: enum.Enum, encoder: DocumentEncoder) -> Any:
+    cls = type(value)
+    if find_type(type_name(cls)) is not cls:
+        return encoder.unsupported(value, f"its class {type_name(cls)} cannot be found by name")
+    name = encoder.text(value.name) if value.name is not None else None
+    return {"$enum": {"type": type_name(cls), "name": name, "value": encoder.encode(value.value, ".value")}}
+
+
+def _decode_enum(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
+    cls = find_type(body["type"])
+    if cls is not None and issubclass(cls, enum.Enum):
+        member = cls.__members__.get(body["name"]) if body["name"] is not None else None
+        if member is None and issubclass(cls, enum.Flag) and isinstance(body["value"], int):
+            return cls(body["value"])
+        if member is not None:
+            return member
+    return Record(body["type"], "enum", {"name": body["name"], "value": body["value"]})
+
+
+def _encode_dataclass(value: Any, encoder: DocumentEncoder) -> Any:
+    cls = type(value)
+    if find_type(type_name(cls)) is not cls:
+        return encoder.unsupported(value, f"its class {type_name(cls)} cannot be found by name")
+    if isinstance(value, (dict, list, tuple, set, str, int, float, BaseException)):
+        return encoder.unsupported(value, f"{type_name(cls)} is a dataclass and a builtin type at once")
+    names = [f.name for f in dataclasses.fields(value) if f.name not in getattr(value, "__dict__", {})]
+    fields = {name: getattr(value, name) for name in names if hasattr(value, name)} | getattr(value, "__dict__", {})
+    return {"$dataclass": {"type": type_name(cls), "fields": _encode_fields(fields, encoder)}}
+
+
+def _encode_fields(fields: dict[str, Any], encoder: DocumentEncoder) -> Any:
+    return [[encoder.text(name), encoder.encode(value, f".{name}")] for name, value in fields.items()]
+
+
+def _decode_dataclass(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
+    cls, fields = find_type(body["type"]), dict(map(tuple, body["fields"]))
+    if cls is None or not dataclasses.is_dataclass(cls) or issubclass(cls, BaseException):
+        return Record(body["type"], "dataclass", fields)
+    value = object.__new__(cls)
+    for name, item in fields.items():
+        object.__setattr__(value, name, item)
+    return value
+
+
+def _encode_namedtuple(value: Any, encoder: DocumentEncoder) -> Any:
+    cls = type(value)
+    if find_type(type_name(cls)) is not cls:
+        return encoder.unsupported(value, f"its class {type_name(cls)} cannot be found by name")
+    if getattr(value, "__dict__", None):
+        return encoder.unsupported(value, "a named tuple with attributes of its own")
+    fields = dict(zip(cls._fields, value, strict=True))
+    return {"$namedtuple": {"type": type_name(cls), "fields": _encode_fields(fields, encoder)}}
+
+
+def _decode_namedtuple(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
+    cls, fields = find_type(body["type"]), dict(map(tuple, body["fields"]))
+    if cls is None or not issubclass(cls, tuple) or getattr(cls, "_fields", None) != tuple(fields):
+        return Record(body["type"], "namedtuple", fields)
+    return tuple.__new__(cls, fields.values())
+
+
+def _encode_record(value: Record, encoder: DocumentEncoder) -> Any:
+    """A neutral record is stored as what it stands for, so that nothing is lost on the way through."""
+    if value.kind == "enum":
+        member = encoder.encode(value.fields["value"], ".value")
+        return {"$enum": {"type": value.type_name, "name": value.fields["name"], "value": member}}
+    return {f"${value.kind}": {"type": value.type_name, "fields": _encode_fields(value.fields, encoder)}}
+
+
+def _encode_exception(value: BaseException, encoder: DocumentEncoder) -> Any:
+    cls = type(value)
+    if getattr(builtins, cls.__name__, None) is not cls or issubclass(cls, (OSError, UnicodeError, ImportError)):
+        return encoder.unsupported(value, f"{type_name(cls)} is not an exception that can be stored exactly")
+    if value.__traceback__ is not None or value.__cause__ is not None or value.__context__ is not None:
+        return encoder.unsupported(value, "an exception with a traceback, cause or context cannot be stored exactly")
+    if value.__dict__ or isinstance(value, (StopIteration, SystemExit, SyntaxError, NameError, AttributeError)):
+        return encoder.unsupported(value, "an exception with attributes of its own cannot be stored exactly")
+    if cls.__name__.endswith("ExceptionGroup"):
+        return encoder.unsupported(value, "exception groups cannot be stored exactly")
+    return {"$exception": [cls.__name__, encoder.encode(value.args, ".args")]}
+
+
+def _decode_exception(body: list[Any], decoder: DocumentDecoder) -> BaseException:
+    cls = getattr(builtins, body[0], None)
+    if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+        raise ValueError(f"{body[0]!r} is not an exception")
+    value: BaseException = cls(*body[1])
+    return value
+
+
+DECODERS: dict[str, Callable[[Any, DocumentDecoder], Any]] = {
+    "$enum": _decode_enum,
+    "$dataclass": _decode_dataclass,
+    "$namedtuple": _decode_namedtuple,
+    "$exception": _decode_exception,
+}

@@ -1,0 +1,114 @@
+"""Exact JSON documents back to Python values."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Collection
+from typing import Any, Protocol
+
+import numpy as np
+
+from slime_store.codecs.documents import arrays, classes, media, samples, stdlib
+from slime_store.errors import BlobCorruptError, StoreError
+from slime_store.types import Placeholder, Sample
+
+
+class BlobSource(Protocol):
+    """Gives back what a ``BlobSink`` took."""
+
+    def get(self, name: str) -> bytes | memoryview:
+        """Return the bytes kept under this name."""
+
+
+class DocumentDecoder:
+    """Decodes documents.
+
+    Args:
+        source: where large payloads are.
+        sample_type: the class that samples inside documents come back as.
+    """
+
+    def __init__(self, source: BlobSource, sample_type: type[Any] = Sample) -> None:
+        self.sample_type = sample_type
+        self._source = source
+        self._tagged = json.JSONDecoder(object_hook=self._object).decode
+
+    def document(self, text: str, only: Collection[str] | None = None) -> Any:
+        """Return the value of a document; with ``only``, a dict with just these keys, reading no other blob.
+
+        Raises:
+            BlobCorruptError: the text is not a document, or a payload does not fit its description.
+            BlobMissingError: a payload is gone.
+        """
+        try:
+            if '{"$' not in text:
+                value = json.loads(text)
+                return value if only is None else {k: v for k, v in value.items() if k in only}
+            if only is None:
+                return self._tagged(text)
+            tree = json.loads(text)
+            if "$dict" in tree:  # keys that JSON cannot say: decode them all
+                return {k: v for k, v in self._tagged(text).items() if k in only}
+            return self._tagged(json.dumps({k: v for k, v in tree.items() if k in only}))
+        except StoreError:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, ArithmeticError, RecursionError) as exc:
+            raise BlobCorruptError(f"a document does not decode: {type(exc).__name__}: {exc}") from exc
+
+    def payload(self, body: dict[str, Any]) -> bytes | memoryview:
+        """Return the bytes that ``DocumentEncoder.payload`` kept."""
+        if "blob" in body:
+            return self._source.get(body["blob"])
+        try:
+            return base64.b64decode(body["data"], validate=True)
+        except binascii.Error as exc:
+            raise BlobCorruptError("an inline payload is not base64") from exc
+
+    def array(self, body: dict[str, Any], dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """Return a fresh, writable array of a payload."""
+        data = self.payload(body)
+        expected = dtype.itemsize
+        for n in shape:
+            if not isinstance(n, int) or n < 0:
+                raise BlobCorruptError(f"{shape} is not a shape")
+            expected *= n
+        if len(data) != expected:
+            raise BlobCorruptError(f"an array of {dtype} {shape} has {len(data)} bytes, not {expected}")
+        if expected == 0:
+            return np.empty(shape, dtype)
+        return np.frombuffer(data, dtype).reshape(shape).copy()
+
+    def _object(self, body: dict[str, Any]) -> Any:
+        if len(body) != 1:
+            return body
+        tag = next(iter(body))
+        if tag[:1] != "$":
+            return body
+        decoder = _DECODERS.get(tag)
+        if decoder is None:
+            raise BlobCorruptError(f"a document has the unknown tag {tag!r}; it may be from a newer slime_store")
+        return decoder(body[tag], self)
+
+
+def _decode_str(body: dict[str, Any], decoder: DocumentDecoder) -> str:
+    return bytes(decoder.payload(body)).decode("utf-8", "surrogatepass")
+
+
+def _decode_placeholder(body: dict[str, Any], decoder: DocumentDecoder) -> Placeholder:
+    return Placeholder(body["type"], body["text"])
+
+
+_DECODERS: dict[str, Any] = {
+    "$str": _decode_str,
+    "$text": _decode_str,
+    "$int": lambda body, decoder: int(body, 16),
+    "$dict": lambda body, decoder: dict(map(tuple, body)),
+    "$placeholder": _decode_placeholder,
+    **stdlib.DECODERS,
+    **arrays.DECODERS,
+    **media.DECODERS,
+    **classes.DECODERS,
+    **samples.DECODERS,
+}

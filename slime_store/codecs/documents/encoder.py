@@ -1,0 +1,169 @@
+"""Python values to exact JSON documents. docs/design.md says what the tags mean."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from slime_store.codecs.documents import arrays, classes, media, samples, stdlib
+from slime_store.codecs.documents.plain import LONG_LIST, LONG_TEXT, MAX_DEPTH, is_clean, plain_json
+from slime_store.codecs.lists import list_to_array
+from slime_store.errors import UnsupportedValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+INLINE_BYTES = 1024
+"""Payloads up to this size stay in the document as base64; larger ones become blobs."""
+
+_dumps = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
+
+
+class BlobSink(Protocol):
+    """Takes large payloads out of documents."""
+
+    def put(self, array: np.ndarray[Any, Any]) -> str:
+        """Keep the array's bytes (C order) and return the name that gives them back."""
+
+
+class DocumentEncoder:
+    """Encodes values into documents, sending large payloads to a sink.
+
+    Args:
+        sink: takes payloads of more than 1 KiB.
+        strict: raise for what cannot be kept exactly; otherwise store a placeholder and list its path.
+
+    Without a sink every payload stays in the document.
+    """
+
+    def __init__(self, sink: BlobSink | None, *, strict: bool = True) -> None:
+        self.placeholders: list[str] = []
+        self._sink = sink
+        self._strict = strict
+        self._path: list[str] = []
+        self._open: set[int] = set()
+
+    def document(self, value: Any, where: str = "value") -> str:
+        """Return the document of one value; ``where`` names it in errors.
+
+        Raises:
+            UnsupportedValueError: the value, or one inside it, cannot be kept exactly (strict only), nests deeper
+                than 100 levels, or contains itself.
+        """
+        text = plain_json(value)
+        return text if text is not None else self._slowly(where, lambda: self.encode(value, ""))
+
+    def attributes(self, values: dict[str, Any], where: str) -> str:
+        """Return the document of an object's attributes; errors name ``where, attribute[...]``."""
+        text = plain_json(values)
+        if text is not None:
+            return text
+        return self._slowly(
+            where, lambda: self._mapping(values.items(), [self.encode(v, f", {k}") for k, v in values.items()])
+        )
+
+    # -- for the handlers of single types ------------------------------------------------------
+
+    def encode(self, value: Any, step: str) -> Any:
+        """Return what stands for ``value`` in JSON; ``step`` is how its parent reaches it, for errors."""
+        self._path.append(step)
+        try:
+            return self._encode(value)
+        finally:
+            self._path.pop()
+
+    def items(self, values: Iterable[Any]) -> list[Any]:
+        """Encode the elements of a sequence."""
+        return [self.encode(value, f"[{i}]") for i, value in enumerate(values)]
+
+    def mapping(self, values: dict[Any, Any]) -> Any:
+        """Encode a dict: as a JSON object when its keys allow, else as a list of pairs."""
+        return self._mapping(values.items(), [self.encode(v, f"[{k!r}]") for k, v in values.items()])
+
+    def payload(self, array: np.ndarray[Any, Any]) -> dict[str, str]:
+        """Keep an array's bytes, C order: inline when small, else as a blob."""
+        if self._sink is None or array.nbytes <= INLINE_BYTES:
+            return {"data": base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")}
+        return {"blob": self._sink.put(array)}
+
+    def unsupported(self, value: Any, reason: str) -> Any:
+        """Refuse a value: an error, or a placeholder in lenient mode."""
+        path = "".join(self._path if len(self._path) < 20 else [*self._path[:20], "..."])
+        if self._strict:
+            raise UnsupportedValueError(path, reason)
+        self.placeholders.append(path)
+        return {"$placeholder": {"type": classes.type_name(type(value)), "text": self.text(_safe_repr(value))}}
+
+    def text(self, value: str) -> Any:
+        """Encode a string."""
+        if not is_clean(value):
+            return {"$str": self.payload(np.frombuffer(value.encode("utf-8", "surrogatepass"), np.uint8))}
+        if len(value) >= LONG_TEXT:
+            return {"$text": self.payload(np.frombuffer(value.encode(), np.uint8))}
+        return value
+
+    # -- the walk --------------------------------------------------------------------------------
+
+    def _slowly(self, where: str, walk: Callable[[], Any]) -> str:
+        self._path[:] = [where]
+        self._open.clear()
+        try:
+            tree = walk()
+            return _dumps(tree)
+        except RecursionError:
+            raise UnsupportedValueError(where, f"it nests deeper than {MAX_DEPTH} levels") from None
+        finally:
+            self._path.clear()
+
+    def _encode(self, value: Any) -> Any:
+        kind = type(value)
+        if value is None or kind is bool:
+            return value
+        if kind is str:
+            return self.text(value)
+        if kind is int:
+            return value if -(2**63) < value < 2**63 else {"$int": hex(value)}
+        if kind is float:
+            return stdlib.encode_float(value)
+        if kind is list and len(value) >= LONG_LIST:
+            packed = list_to_array(value)
+            if packed is not None:
+                return arrays.encode_list(*packed, self)
+        if id(value) in self._open:
+            return self.unsupported(value, "it contains itself")
+        if len(self._open) >= MAX_DEPTH:
+            return self.unsupported(value, f"it nests deeper than {MAX_DEPTH} levels")
+        self._open.add(id(value))
+        try:
+            return self._container(value, kind)
+        finally:
+            self._open.discard(id(value))
+
+    def _container(self, value: Any, kind: type[Any]) -> Any:
+        if kind is list:
+            return self.items(value)
+        if kind is dict:
+            return self.mapping(value)
+        handler = stdlib.ENCODERS.get(kind)
+        for room in (arrays, media, samples, classes):
+            handler = handler or room.find_encoder(value)
+        if handler is None:
+            return self.unsupported(value, f"{classes.type_name(kind)} is not a type that can be stored exactly")
+        return handler(value, self)
+
+    def _mapping(self, items: Iterable[tuple[Any, Any]], encoded: list[Any]) -> Any:
+        keys = [key for key, _ in items]
+        if all(type(key) is str and key[:1] != "$" and is_clean(key) for key in keys):
+            return dict(zip(keys, encoded, strict=True))
+        return {"$dict": [[self.encode(k, f"[key {k!r}]"), v] for k, v in zip(keys, encoded, strict=True)]}
+
+
+def _safe_repr(value: Any) -> str:
+    try:
+        return repr(value)[:500]
+    except Exception:  # an arbitrary object's own code
+        return "<no repr>"

@@ -1,0 +1,58 @@
+"""Samples inside documents: the data source's buffer, a sample kept in another's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from slime_store.types.duck import is_sample
+
+if TYPE_CHECKING:
+    from slime_store.codecs.documents.decoder import DocumentDecoder
+    from slime_store.codecs.documents.encoder import DocumentEncoder
+
+_NESTED = {"SpecInfo": "$spec_info", "PrefixCacheInfo": "$prefix_cache_info"}
+
+
+def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
+    """Return the handler for a sample, or for the status or counters of one, or None."""
+    if is_sample(value):
+        return _encode_sample
+    outer, _, name = type(value).__qualname__.rpartition(".")
+    if outer.endswith("Sample"):
+        if name == "Status":
+            return lambda v, encoder: {"$status": v.value}
+        if name in _NESTED:
+            return lambda v, encoder: {_NESTED[type(v).__name__]: encoder.mapping(vars(v))}
+    return None
+
+
+def _encode_sample(value: Any, encoder: DocumentEncoder) -> Any:
+    return {"$sample": [[encoder.text(k), encoder.encode(v, f".{k}")] for k, v in vars(value).items()]}
+
+
+def _decode_sample(body: list[Any], decoder: DocumentDecoder) -> Any:
+    sample = decoder.sample_type()
+    for name, value in body:
+        setattr(sample, name, value)
+    return sample
+
+
+def _decode_status(body: str, decoder: DocumentDecoder) -> Any:
+    return decoder.sample_type.Status(body)
+
+
+def _decode_nested(name: str) -> Callable[[Any, DocumentDecoder], Any]:
+    def decode(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
+        info = getattr(decoder.sample_type, name)()
+        vars(info).update(body)
+        return info
+
+    return decode
+
+
+DECODERS: dict[str, Callable[[Any, DocumentDecoder], Any]] = {
+    "$sample": _decode_sample,
+    "$status": _decode_status,
+    **{tag: _decode_nested(name) for name, tag in _NESTED.items()},
+}

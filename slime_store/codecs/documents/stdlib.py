@@ -1,0 +1,213 @@
+"""Documents of builtin and standard-library values."""
+
+from __future__ import annotations
+
+import array
+import datetime as dt
+import decimal
+import fractions
+import math
+import pathlib
+import struct
+import types
+import uuid
+import zoneinfo
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from slime_store.errors import BlobCorruptError
+
+if TYPE_CHECKING:
+    from slime_store.codecs.documents.decoder import DocumentDecoder
+    from slime_store.codecs.documents.encoder import DocumentEncoder
+
+_FACTORIES: dict[str, Any] = {
+    t.__name__: t for t in (list, dict, set, tuple, int, float, str, bool, bytes, complex, frozenset)
+}
+_PATHS: dict[str, type[pathlib.PurePath]] = {
+    t.__name__: t
+    for t in (pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.PosixPath, pathlib.WindowsPath)
+}
+_CANONICAL_NAN = struct.pack(">d", math.nan)
+
+
+def encode_float(value: float) -> Any:
+    """Finite floats are JSON numbers (the shortest text that reads back equal); the others are tagged."""
+    if math.isfinite(value):
+        return value
+    if math.isinf(value):
+        return {"$float": "inf" if value > 0 else "-inf"}
+    bits = struct.pack(">d", value)
+    return {"$float": "nan" if bits == _CANONICAL_NAN else bits.hex()}
+
+
+def _decode_float(body: str, decoder: DocumentDecoder) -> float:
+    if body in ("nan", "inf", "-inf"):
+        return float(body)
+    value: float = struct.unpack(">d", bytes.fromhex(body))[0]
+    return value
+
+
+def _encode_time_zone(zone: dt.tzinfo | None, value: Any, encoder: DocumentEncoder) -> Any:
+    """None, seconds and name of a fixed offset, or the key of a zoneinfo zone."""
+    if zone is None:
+        return None
+    if type(zone) is dt.timezone:
+        offset = zone.utcoffset(None)
+        named = zone != dt.timezone.utc and zone.tzname(None) != dt.timezone(offset).tzname(None)
+        return [offset.days, offset.seconds, offset.microseconds, zone.tzname(None) if named else None]
+    if type(zone) is zoneinfo.ZoneInfo and zone.key:
+        return zone.key
+    return encoder.unsupported(zone, f"{type(zone).__name__} is not a time zone that can be stored exactly")
+
+
+def _decode_time_zone(body: Any) -> dt.tzinfo | None:
+    if body is None:
+        return None
+    if isinstance(body, str):
+        return zoneinfo.ZoneInfo(body)
+    if not isinstance(body, list):  # a placeholder
+        return None
+    days, seconds, microseconds, name = body
+    offset = dt.timedelta(days, seconds, microseconds)
+    if name is None:
+        return dt.timezone.utc if not offset else dt.timezone(offset)
+    return dt.timezone(offset, name)
+
+
+def _encode_datetime(value: dt.datetime, encoder: DocumentEncoder) -> Any:
+    zone = _encode_time_zone(value.tzinfo, value, encoder)
+    return {"$datetime": [value.replace(tzinfo=None, fold=0).isoformat(), zone, value.fold]}
+
+
+def _decode_datetime(body: list[Any], decoder: DocumentDecoder) -> dt.datetime:
+    return dt.datetime.fromisoformat(body[0]).replace(tzinfo=_decode_time_zone(body[1]), fold=body[2])
+
+
+def _encode_time(value: dt.time, encoder: DocumentEncoder) -> Any:
+    zone = _encode_time_zone(value.tzinfo, value, encoder)
+    return {"$time": [value.replace(tzinfo=None, fold=0).isoformat(), zone, value.fold]}
+
+
+def _decode_time(body: list[Any], decoder: DocumentDecoder) -> dt.time:
+    return dt.time.fromisoformat(body[0]).replace(tzinfo=_decode_time_zone(body[1]), fold=body[2])
+
+
+def _encode_timedelta(value: dt.timedelta, encoder: DocumentEncoder) -> Any:
+    return {"$timedelta": [value.days, value.seconds, value.microseconds]}
+
+
+def _encode_set(value: set[Any] | frozenset[Any], encoder: DocumentEncoder) -> Any:
+    return {"$set" if type(value) is set else "$frozenset": [encoder.encode(item, "{...}") for item in value]}
+
+
+def _encode_deque(value: deque[Any], encoder: DocumentEncoder) -> Any:
+    return {"$deque": [encoder.items(value), value.maxlen]}
+
+
+def _encode_defaultdict(value: defaultdict[Any, Any], encoder: DocumentEncoder) -> Any:
+    factory = value.default_factory
+    name = None if factory is None else getattr(factory, "__name__", "")
+    if name is not None and _FACTORIES.get(name) is not factory:
+        return encoder.unsupported(value, "its default_factory is not a builtin type")
+    return {"$defaultdict": [name, encoder.mapping(value)]}
+
+
+def _decode_defaultdict(body: list[Any], decoder: DocumentDecoder) -> defaultdict[Any, Any]:
+    return defaultdict(None if body[0] is None else _FACTORIES[body[0]], body[1])
+
+
+def _encode_bytes(value: bytes | bytearray, encoder: DocumentEncoder) -> Any:
+    tag = "$bytes" if type(value) is bytes else "$bytearray"
+    return {tag: encoder.payload(np.frombuffer(value, np.uint8))}
+
+
+def _encode_array(value: array.array[Any], encoder: DocumentEncoder) -> Any:
+    if value.typecode == "u":
+        return encoder.unsupported(value, "arrays of characters are not supported")
+    data = np.frombuffer(value, np.uint8) if len(value) else np.empty(0, np.uint8)
+    return {"$array": {"typecode": value.typecode, "itemsize": value.itemsize, **encoder.payload(data)}}
+
+
+def _decode_array(body: dict[str, Any], decoder: DocumentDecoder) -> array.array[Any]:
+    value: array.array[Any] = array.array(body["typecode"])
+    if value.itemsize != body["itemsize"]:
+        raise BlobCorruptError(f"array type {body['typecode']!r} has another size on this machine")
+    value.frombytes(decoder.payload(body))
+    return value
+
+
+def _encode_complex(value: complex, encoder: DocumentEncoder) -> Any:
+    return {"$complex": [encode_float(value.real), encode_float(value.imag)]}
+
+
+def _encode_slice(value: slice, encoder: DocumentEncoder) -> Any:
+    return {"$slice": encoder.items((value.start, value.stop, value.step))}
+
+
+def _encode_path(value: pathlib.PurePath, encoder: DocumentEncoder) -> Any:
+    return {"$path": [type(value).__name__, encoder.text(str(value))]}
+
+
+def _decode_path(body: list[Any], decoder: DocumentDecoder) -> pathlib.PurePath:
+    try:
+        return _PATHS[body[0]](body[1])
+    except NotImplementedError:  # a Windows path read on POSIX, or the other way round
+        return _PATHS["Pure" + body[0]](body[1])
+
+
+ENCODERS: dict[type[Any], Callable[[Any, DocumentEncoder], Any]] = {
+    tuple: lambda value, encoder: {"$tuple": encoder.items(value)},
+    set: _encode_set,
+    frozenset: _encode_set,
+    bytes: _encode_bytes,
+    bytearray: _encode_bytes,
+    complex: _encode_complex,
+    range: lambda value, encoder: {"$range": encoder.items((value.start, value.stop, value.step))},
+    slice: _encode_slice,
+    type(...): lambda value, encoder: {"$ellipsis": None},
+    deque: _encode_deque,
+    OrderedDict: lambda value, encoder: {"$ordereddict": encoder.mapping(value)},
+    Counter: lambda value, encoder: {"$counter": encoder.mapping(value)},
+    defaultdict: _encode_defaultdict,
+    types.SimpleNamespace: lambda value, encoder: {"$namespace": encoder.mapping(vars(value))},
+    array.array: _encode_array,
+    dt.datetime: _encode_datetime,
+    dt.date: lambda value, encoder: {"$date": value.isoformat()},
+    dt.time: _encode_time,
+    dt.timedelta: _encode_timedelta,
+    decimal.Decimal: lambda value, encoder: {"$decimal": str(value)},
+    fractions.Fraction: lambda value, encoder: {"$fraction": encoder.items((value.numerator, value.denominator))},
+    uuid.UUID: lambda value, encoder: {"$uuid": value.hex},
+    **dict.fromkeys(_PATHS.values(), _encode_path),
+}
+
+DECODERS: dict[str, Callable[[Any, DocumentDecoder], Any]] = {
+    "$float": _decode_float,
+    "$tuple": lambda body, decoder: tuple(body),
+    "$set": lambda body, decoder: set(body),
+    "$frozenset": lambda body, decoder: frozenset(body),
+    "$bytes": lambda body, decoder: bytes(decoder.payload(body)),
+    "$bytearray": lambda body, decoder: bytearray(decoder.payload(body)),
+    "$complex": lambda body, decoder: complex(*body),
+    "$range": lambda body, decoder: range(*body),
+    "$slice": lambda body, decoder: slice(*body),
+    "$ellipsis": lambda body, decoder: ...,
+    "$deque": lambda body, decoder: deque(body[0], body[1]),
+    "$ordereddict": lambda body, decoder: OrderedDict(body),
+    "$counter": lambda body, decoder: Counter(body),
+    "$defaultdict": _decode_defaultdict,
+    "$namespace": lambda body, decoder: types.SimpleNamespace(**body),
+    "$array": _decode_array,
+    "$datetime": _decode_datetime,
+    "$date": lambda body, decoder: dt.date.fromisoformat(body),
+    "$time": _decode_time,
+    "$timedelta": lambda body, decoder: dt.timedelta(*body),
+    "$decimal": lambda body, decoder: decimal.Decimal(body),
+    "$fraction": lambda body, decoder: fractions.Fraction(*body),
+    "$uuid": lambda body, decoder: uuid.UUID(hex=body),
+    "$path": _decode_path,
+}

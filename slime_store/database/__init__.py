@@ -1,0 +1,18 @@
+"""Engines, transactions and bulk inserts; knows no table by name."""
+
+from slime_store.database.bulk import chunked, insert_rows
+from slime_store.database.changes import schema_change
+from slime_store.database.engine import create_store_engine, engine_config
+from slime_store.database.filesystem import filesystem_type
+from slime_store.database.transactions import read, write
+
+__all__ = [
+    "chunked",
+    "create_store_engine",
+    "engine_config",
+    "filesystem_type",
+    "insert_rows",
+    "read",
+    "schema_change",
+    "write",
+]

@@ -1,0 +1,83 @@
+"""The one transaction in which a schema is checked, changed and its version noted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, text
+
+from slime_store.database import filesystem
+from slime_store.database.engine import BEGIN_OPTION, engine_state
+from slime_store.database.failures import translated
+from slime_store.database.forks import guarded_transaction
+from slime_store.database.postgresql import schema_name
+from slime_store.database.sqlite import APPLICATION_ID, PAGE_SIZE
+from slime_store.errors import DatabaseError, ReadOnlyStoreError
+
+_ADVISORY_LOCK = 0x534C5354  # "SLST"
+
+
+@contextmanager
+def schema_change(engine: Engine) -> Iterator[Connection]:
+    """Give a connection inside one transaction that nobody else's schema change can overlap.
+
+    SQLite: foreign keys are off (set outside the transaction: inside it has no effect), since rebuilding a table would
+    otherwise delete its children; before the commit every reference is checked. A file without any page gets our page
+    size and application id, and a write-ahead log where the file system allows it. PostgreSQL: an advisory lock is
+    held, and the store's schema exists.
+
+    Raises:
+        ReadOnlyStoreError: the store was opened with ``read_only=True``.
+        DatabaseError: a reference dangles after the change (rolled back), or the database failed.
+    """
+    state = engine_state(engine)
+    if state.config.read_only:
+        raise ReadOnlyStoreError("change the schema")
+    with translated(state.config), guarded_transaction(), state.lock, engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            with _sqlite(connection) as connection:
+                yield connection
+        else:
+            with connection.begin():
+                _prepare_postgresql(connection, schema_name(state.config), state.config.display_url)
+                yield connection
+
+
+@contextmanager
+def _sqlite(connection: Connection) -> Iterator[Connection]:
+    config = engine_state(connection.engine).config
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    is_new = driver.execute("PRAGMA page_count").fetchone()[0] == 0
+    driver.execute("PRAGMA foreign_keys = OFF")
+    if is_new:
+        driver.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    try:
+        connection = connection.execution_options(**{BEGIN_OPTION: "BEGIN IMMEDIATE"})
+        with connection.begin():
+            yield connection
+            if is_new:
+                connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+            dangling = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+            if dangling:
+                tables = ", ".join(sorted({str(row[0]) for row in dangling}))
+                raise DatabaseError(
+                    config.display_url, f"the schema change would leave dangling references in {tables}"
+                )
+        if is_new and config.path is not None and not filesystem.is_network(filesystem.filesystem_type(config.path)):
+            driver.execute("PRAGMA journal_mode = WAL")
+    finally:
+        driver.execute("PRAGMA foreign_keys = ON")
+
+
+def _prepare_postgresql(connection: Connection, schema: str, display_url: str) -> None:
+    connection.execute(
+        text("SELECT pg_advisory_xact_lock(:ours, hashtext(:schema))"), {"ours": _ADVISORY_LOCK, "schema": schema}
+    )
+    encoding = connection.scalar(text("SHOW server_encoding"))
+    if encoding != "UTF8":
+        raise DatabaseError(display_url, f"the database has the encoding {encoding}; create it with ENCODING 'UTF8'")
+    # IF NOT EXISTS would ask for the right to create schemas even where an administrator made this one
+    if not connection.scalar(text("SELECT 1 FROM pg_namespace WHERE nspname = :schema"), {"schema": schema}):
+        connection.exec_driver_sql(f'CREATE SCHEMA "{schema}"')

@@ -1,0 +1,110 @@
+"""Turns what the drivers raise into our own errors: typed, chained, without passwords and without parameters."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError
+
+from slime_store.config import StoreConfig
+from slime_store.errors import (
+    DamagedStoreError,
+    DatabaseError,
+    ReadOnlyStoreError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+    StoreNotFoundError,
+)
+
+_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+_NEARLY_FULL_BYTES = 1 << 20
+
+# By text: Python 3.10 has no SQLite error codes, and these words have not changed since SQLite 3.0.
+_SQLITE_KINDS = (
+    ("is locked", "busy"),
+    ("database or disk is full", "full"),
+    ("malformed", "damaged"),
+    ("file is not a database", "damaged"),
+    ("readonly database", "read_only"),
+    ("unable to open database file", "missing"),
+    ("disk I/O error", "io"),
+)
+_SQLSTATE_KINDS = {
+    "53100": "full",  # disk_full
+    "55P03": "busy",  # lock_not_available
+    "40001": "busy",  # serialization_failure
+    "40P01": "busy",  # deadlock_detected
+    "XX001": "damaged",  # data_corrupted
+    "XX002": "damaged",  # index_corrupted
+    "25006": "read_only",  # read_only_sql_transaction
+}
+
+
+@contextmanager
+def translated(config: StoreConfig) -> Iterator[None]:
+    """Raise our own error, chained to the original, in place of what the database driver raises in the body."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise translate(error.orig or error, config) from error
+    except sqlite3.Error as error:  # the driver's own, from outside SQLAlchemy
+        raise translate(error, config) from error
+    except OSError as error:  # a side file of the same record
+        if error.errno in _FULL_ERRNOS:
+            raise StoreFullError(config.display_url, error.strerror or str(error)) from error
+        raise
+    except Exception as error:
+        if not config.is_sqlite and _is_psycopg(error):
+            raise translate(error, config) from error
+        raise
+
+
+def translate(error: BaseException, config: StoreConfig) -> StoreError:
+    """Return our error for one of a driver's."""
+    reason = _reason(error, config)
+    kind = _kind(error)
+    if kind == "io":  # SQLite reports a full disk so when it cannot extend its shared memory
+        kind = "full" if _nearly_full(config) else "other"
+    if kind == "missing" and config.path is not None and not config.path.exists():
+        return StoreNotFoundError(config.display_url)
+    if kind == "read_only" and config.read_only:
+        return ReadOnlyStoreError("write")
+    if kind == "damaged":
+        return DamagedStoreError(config.display_url, reason)
+    classes: dict[str, type[DatabaseError]] = {"busy": StoreBusyError, "full": StoreFullError}
+    return classes.get(kind, DatabaseError)(config.display_url, reason)
+
+
+def _kind(error: BaseException) -> str:
+    if isinstance(error, sqlite3.Error):
+        text = str(error)
+        return next((kind for words, kind in _SQLITE_KINDS if words in text), "other")
+    return _SQLSTATE_KINDS.get(getattr(error, "sqlstate", None) or "", "other")
+
+
+def _reason(error: BaseException, config: StoreConfig) -> str:
+    lines = str(error).strip().splitlines()
+    reason = lines[0] if lines else type(error).__name__
+    password = config.sqlalchemy_url.password
+    return reason.replace(password, "***") if password else reason
+
+
+def _nearly_full(config: StoreConfig) -> bool:
+    if config.path is None:
+        return False
+    try:
+        status = os.statvfs(config.path.parent)
+    except OSError:
+        return False
+    return status.f_bavail * status.f_frsize < _NEARLY_FULL_BYTES
+
+
+def _is_psycopg(error: Exception) -> bool:
+    import psycopg
+
+    return isinstance(error, psycopg.Error)

@@ -1,0 +1,113 @@
+"""Fork safety: a child process never uses a connection of its parent.
+
+SQLite keeps its file locks in process-wide tables that ``fork`` copies while the locks themselves stay with the
+parent: even a *new* connection of the child then believes it holds locks that it does not. Reproduced with SQLite
+3.40: the parent has one idle connection and forks, the child opens its own and commits, the parent closes its
+connection and so deletes the write-ahead log beneath the child; what the child commits next is lost. So before a fork
+the parent closes its idle connections and waits for the running transactions of its other threads; afterwards the
+child starts with a pool of its own. A PostgreSQL connection is simply left to the parent.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy.pool import StaticPool
+
+FORK_WAIT_SECONDS = 30.0
+"""How long a fork waits for the transactions of other threads before it goes on without them."""
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+_abandoned: list[Any] = []  # pools of the parent: never closed by the child
+
+
+class _Gate:
+    """Counts the threads that are inside a transaction."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.active: Counter[int] = Counter()
+        self.forking = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        thread = threading.get_ident()
+        with self.changed:
+            if not self.active[thread]:
+                self.changed.wait_for(lambda: not self.forking)
+            self.active[thread] += 1
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.active[thread] -= 1
+                if self.active[thread] <= 0:
+                    del self.active[thread]
+                self.changed.notify_all()
+
+    def close(self) -> None:
+        thread = threading.get_ident()
+        with self.changed:
+            self.forking = True
+            self.changed.wait_for(lambda: not any(t != thread for t in self.active), FORK_WAIT_SECONDS)
+
+    def open(self) -> None:
+        with self.changed:
+            self.forking = False
+            self.changed.notify_all()
+
+
+_gate = _Gate()
+
+
+@contextmanager
+def guarded_transaction() -> Iterator[None]:
+    """Keep a fork in another thread waiting while the body runs; a few microseconds."""
+    gate = _gate
+    with gate.transaction():
+        yield
+
+
+def make_fork_safe(engine: Engine) -> None:
+    """Have the engine's connections left behind at a fork; the engine stays collectable.
+
+    An in-memory database is copied by the fork with the rest of the memory, and so is its one connection.
+    """
+    _engines.add(engine)
+
+
+def _before() -> None:
+    if _engines:
+        _gate.close()
+        for engine in list(_engines):
+            if engine.dialect.name == "sqlite" and not _in_memory(engine):
+                engine.dispose()
+
+
+def _after_in_parent() -> None:
+    if _gate.forking:
+        _gate.open()
+
+
+def _after_in_child() -> None:
+    global _gate
+    _gate = _Gate()
+    for engine in list(_engines):
+        if not _in_memory(engine):
+            _abandoned.append(engine.pool)
+            engine.dispose(close=False)
+
+
+def _in_memory(engine: Engine) -> bool:
+    return isinstance(engine.pool, StaticPool)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

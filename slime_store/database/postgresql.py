@@ -1,0 +1,73 @@
+"""PostgreSQL: how connections are opened and set up.
+
+All tables live in a schema of their own, ``slime_store``, so that a database can be shared with other programs
+(mlflow, optuna). ``postgresql+psycopg://HOST/DB?schema=NAME`` chooses another one, e.g. one for each team.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event
+
+from slime_store.config import StoreConfig
+from slime_store.errors import InvalidUrlError
+
+DEFAULT_SCHEMA = "slime_store"
+
+_CONNECT_ARGS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,  # seconds; a dead server or firewall is noticed within a minute, not two hours
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "application_name": "slime_store",
+    "client_encoding": "utf8",
+}
+
+_SETUP = """
+SELECT set_config('search_path', %s, false),
+       set_config('lock_timeout', %s, false),
+       set_config('timezone', 'UTC', false),
+       set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+           WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)
+"""
+
+
+def create_postgresql_engine(config: StoreConfig, options: dict[str, Any]) -> Engine:
+    """Return an engine whose connections see only the store's own schema.
+
+    Raises:
+        InvalidUrlError: the ``schema`` option is no plain name.
+    """
+    schema = schema_name(config)
+    url = config.sqlalchemy_url.difference_update_query(["schema"])
+    engine = create_engine(
+        url,
+        connect_args={name: value for name, value in _CONNECT_ARGS.items() if name not in url.query},
+        pool_size=5,
+        max_overflow=-1,  # a thread waits for the database, never for a connection
+        pool_pre_ping=True,  # a run lasts days: the server is restarted under it
+        pool_recycle=3600,
+        execution_options=options,
+    )
+
+    def set_up(connection: Any, _record: Any) -> None:
+        connection.autocommit = True  # one round trip, and a later rollback does not undo it
+        connection.execute(_SETUP, (f'"{schema}"', f"{int(config.busy_timeout * 1000)}ms"))
+        connection.autocommit = False
+
+    event.listen(engine, "connect", set_up, insert=True)  # before SQLAlchemy asks for the current schema
+    return engine
+
+
+def schema_name(config: StoreConfig) -> str:
+    """Return the PostgreSQL schema that holds the store's tables.
+
+    Raises:
+        InvalidUrlError: the ``schema`` option is no plain lower-case name.
+    """
+    name = config.sqlalchemy_url.query.get("schema", DEFAULT_SCHEMA)
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name) or name.startswith("pg_"):
+        raise InvalidUrlError(config.display_url, f"schema={name!r} is not a name of lower-case letters and digits")
+    return name

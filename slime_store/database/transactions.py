@@ -1,0 +1,90 @@
+"""Transactions: begun rightly, ended whatever happens, and their errors translated into ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from slime_store.database.engine import BEGIN_OPTION, EngineState, engine_state
+from slime_store.database.failures import translated
+from slime_store.database.forks import guarded_transaction
+from slime_store.errors import ReadOnlyStoreError
+
+_READ_OPTIONS: dict[str, dict[str, Any]] = {
+    "sqlite": {BEGIN_OPTION: "BEGIN"},
+    # one snapshot for all queries of the transaction, as SQLite gives it
+    "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
+}
+_WRITE_OPTIONS: dict[str, dict[str, Any]] = {
+    # a transaction that reads first and turns into a writer fails at once, whatever the timeout
+    "sqlite": {BEGIN_OPTION: "BEGIN IMMEDIATE"},
+    "postgresql": {},
+}
+
+
+@contextmanager
+def read(engine: Engine) -> Iterator[Connection]:
+    """Give a connection inside one read transaction: all its queries see the same state.
+
+    It never waits for a writer and no writer waits for it (in-memory stores: one transaction at a time). Do not keep
+    one open while the caller's code runs: fetch, leave, then yield.
+
+    Raises:
+        StoreNotFoundError: the file does not exist.
+        DamagedStoreError: the file is damaged.
+        DatabaseError: anything else that the database reports, `StoreBusyError` and `StoreFullError` among it.
+    """
+    with _transaction(engine, _READ_OPTIONS[engine.dialect.name]) as connection:
+        yield connection
+
+
+@contextmanager
+def write(engine: Engine) -> Iterator[Connection]:
+    """Give a connection inside one write transaction: committed when the body ends, rolled back when it raises.
+
+    On SQLite there is one writer at a time, from here on; the wait is bounded by ``config.busy_timeout``.
+
+    Raises:
+        ReadOnlyStoreError: the store was opened with ``read_only=True``.
+        StoreBusyError: another writer did not finish in time.
+        StoreFullError: no space is left.
+        DamagedStoreError: the file is damaged.
+        DatabaseError: anything else that the database reports.
+    """
+    if engine_state(engine).config.read_only:
+        raise ReadOnlyStoreError("write")
+    with _transaction(engine, _WRITE_OPTIONS[engine.dialect.name]) as connection:
+        yield connection
+
+
+@contextmanager
+def _transaction(engine: Engine, options: dict[str, Any]) -> Iterator[Connection]:
+    state = engine_state(engine)
+    with translated(state.config), guarded_transaction():
+        if state.config.is_memory:
+            with _shared(engine, state) as connection:
+                yield connection
+        else:
+            with engine.connect() as connection:
+                connection = connection.execution_options(**options)
+                with connection.begin():
+                    yield connection
+
+
+@contextmanager
+def _shared(engine: Engine, state: EngineState) -> Iterator[Connection]:
+    """Take the one connection of an in-memory store; a transaction inside a transaction becomes a savepoint."""
+    with state.lock:
+        if state.connection is not None:
+            with state.connection.begin_nested():
+                yield state.connection
+            return
+        with engine.connect() as connection, connection.begin():
+            state.connection = connection
+            try:
+                yield connection
+            finally:
+                state.connection = None

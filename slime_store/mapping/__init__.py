@@ -1,0 +1,1 @@
+"""Samples to rows, documents and array packs, and back; no SQL."""

@@ -1,0 +1,161 @@
+"""Rows, documents and packs back to samples and rollouts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slime_store.codecs.arrays import EncodedArray
+from slime_store.codecs.documents import BlobSource, DocumentDecoder
+from slime_store.mapping import rewards
+from slime_store.mapping.fields import COUNTERS, FIELDS, INFO_CLASSES, Home, omitted_value
+from slime_store.mapping.nesting import nest
+from slime_store.mapping.packs import unpack
+from slime_store.types import Sample
+
+_INTEGER_COLUMNS = {
+    "group_index": "group_index",
+    "index": "sample_index",
+    "rollout_id": "execution_id",
+    "response_length": "response_length",
+}
+
+
+@dataclass(frozen=True)
+class StoredPack:
+    """An array pack as it lies in the database."""
+
+    field: str
+    first_position: int
+    encoded: EncodedArray
+    layout: str
+
+
+@dataclass
+class StoredSamples:
+    """Some samples of one rollout, as rows: what the repository read, by position."""
+
+    layouts: Sequence[Sequence[str]]
+    columns: list[Mapping[str, Any]]
+    """One mapping for each sample, in order, with the columns of ``samples``."""
+    prompts: dict[int, tuple[str | None, str | None]] = field(default_factory=dict)
+    """prompt_pk -> (text, document)"""
+    texts: dict[int, tuple[str | None, str]] = field(default_factory=dict)
+    documents: dict[int, tuple[str | None, str | None]] = field(default_factory=dict)
+    versions: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
+    packs: list[StoredPack] = field(default_factory=list)
+
+
+class SampleDecoder:
+    """Makes samples of one class from rows.
+
+    Args:
+        blobs: where the documents' large payloads are.
+        sample_type: the class to make; attributes that it does not declare are set on it all the same.
+        fields: make only these attributes, leaving the class's defaults elsewhere; None: all.
+    """
+
+    def __init__(
+        self, blobs: BlobSource, sample_type: type[Any] = Sample, fields: Collection[str] | None = None
+    ) -> None:
+        self._documents = DocumentDecoder(blobs, sample_type)
+        self._type = sample_type
+        self._fields = None if fields is None else frozenset(fields)
+        self._statuses = {status.value: status for status in sample_type.Status}
+
+    def samples(self, stored: StoredSamples) -> list[Any]:
+        """Return the samples in the order of their rows.
+
+        Raises:
+            BlobCorruptError: an array, a document or a layout is damaged.
+        """
+        arrays = self._arrays(stored)
+        return [self._sample(row, stored, arrays.get(row["position"], {})) for row in stored.columns]
+
+    def document(self, text: str) -> Any:
+        """Return the value of a document."""
+        return self._documents.document(text)
+
+    def _arrays(self, stored: StoredSamples) -> dict[int, dict[str, Any]]:
+        positions = frozenset(row["position"] for row in stored.columns)
+        arrays: dict[int, dict[str, Any]] = {position: {} for position in positions}
+        for pack in stored.packs:
+            for position, value in unpack(pack.encoded, pack.layout, pack.first_position, positions):
+                arrays[position][pack.field] = value
+        return arrays
+
+    def _sample(self, row: Mapping[str, Any], stored: StoredSamples, arrays: dict[str, Any]) -> Any:
+        position = row["position"]
+        metadata, extra_text = stored.documents.get(position, (None, None))
+        extra = {} if extra_text is None else self._documents.document(extra_text, self._fields)
+        label, response = stored.texts.get(position, (None, ""))
+        sample = self._type()
+        attributes = sample.__dict__
+        names = stored.layouts[row["layout"]]
+        for name in names:
+            if self._fields is not None and name not in self._fields:
+                continue
+            if name in extra:
+                attributes[name] = extra[name]
+                continue
+            home = FIELDS.get(name, Home.EXTRA)
+            if home is Home.ARRAY:
+                attributes[name] = arrays.get(name)
+            elif home is Home.EXTRA:
+                attributes[name] = omitted_value(name)
+            elif home is Home.INTEGER:
+                attributes[name] = row[_INTEGER_COLUMNS[name]]
+            elif home is Home.METADATA:
+                attributes[name] = {} if metadata is None else self._documents.document(metadata)
+            elif home is Home.TEXT:
+                attributes[name] = label if name == "label" else response
+            elif home is Home.PROMPT:
+                attributes[name] = self._prompt(stored, row["prompt_pk"])
+            elif home is Home.VERSIONS:
+                attributes[name] = [label for label, n in stored.versions.get(position, ()) for _ in range(n)]
+            elif home is Home.REWARD:
+                attributes[name] = rewards.from_columns(row["reward"], row["reward_type"])
+            elif home is Home.STATUS:
+                attributes[name] = self._statuses[row["status"]]
+            elif home is Home.COUNTERS:
+                self._counters(sample, name, row)
+            else:  # SECONDS, FLAG: the column has the attribute's name
+                attributes[name] = row[name]
+        return sample
+
+    def _prompt(self, stored: StoredSamples, prompt_pk: int | None) -> Any:
+        text, document = stored.prompts[prompt_pk] if prompt_pk is not None else (None, "null")
+        return text if document is None else self._documents.document(document)
+
+    def _counters(self, sample: Any, name: str, row: Mapping[str, Any]) -> None:
+        info = getattr(sample, name, None)
+        if info is None:  # a framework version without these counters
+            info = getattr(Sample, INFO_CLASSES[name])()
+            setattr(sample, name, info)
+        for counter in COUNTERS[name]:
+            setattr(info, counter, row[counter])
+
+
+def layouts_of(text: str) -> list[list[str]]:
+    """Read ``rollouts.layouts``."""
+    layouts: list[list[str]] = json.loads(text)
+    return layouts
+
+
+def eval_data(
+    keys: Sequence[Any], datasets: Sequence[tuple[str | None, Any, Sequence[Any]]]
+) -> dict[Any, Any]:
+    """Rebuild the dict of an eval.
+
+    Args:
+        keys: the dataset names, exactly.
+        datasets: (shape or None, decoded content, samples) of each, in order.
+    """
+    data: dict[Any, Any] = {}
+    for key, (shape, content, samples) in zip(keys, datasets, strict=True):
+        if shape is not None:
+            content["samples"] = nest(shape, list(samples))
+        data[key] = content
+    return data

@@ -1,0 +1,146 @@
+"""How samples lie in lists: the nested list of a rollout, to a shape and back.
+
+A shape is the nested list with each run of samples replaced by their number: ``[[a, b], [[c, d], [e]], [f]]``
+is ``[[2], [[2], [1]], [1]]``. A tuple is ``{"$tuple": [...]}``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from slime_store.errors import BlobCorruptError, UnsupportedValueError
+from slime_store.types.duck import is_sample_type
+
+_MAX_DEPTH = 50
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a sample lies: its group, its execution inside the group, its segment of a split execution."""
+
+    group: int
+    sample: int
+    segment: int | None
+
+
+@dataclass
+class Group:
+    """A top-level element: the samples of one prompt."""
+
+    first_position: int
+    n_samples: int = 0
+    n_trajectories: int = 0
+
+
+@dataclass
+class FlatSamples:
+    """A nested list of samples, flattened.
+
+    Attributes:
+        samples: in the order of a depth-first walk.
+        places: one for each sample.
+        groups: in order; groups without samples included.
+        shape: JSON text from which ``nest`` rebuilds the lists.
+    """
+
+    samples: list[Any] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    shape: str = "[]"
+
+
+def flatten(tree: Any, where: str = "samples") -> FlatSamples:
+    """Flatten a nested list of samples of any depth.
+
+    The elements of the outer list are the groups. In a flat list of samples, neighbours that share a ``group_index``
+    are a group, and each sample without one is a group of its own.
+
+    Raises:
+        UnsupportedValueError: an element is neither a list, a tuple nor a sample.
+    """
+    flat = FlatSamples()
+    flat.shape = json.dumps(_shape_of(tree, where, flat.samples, 0), separators=(",", ":"))
+    position = 0
+    last_index: Any = None
+    for element in tree:
+        if is_sample_type(type(element)):
+            index = getattr(element, "group_index", None)
+            if not flat.groups or index is None or index != last_index:
+                flat.groups.append(Group(position))
+            last_index = index
+            leaves: list[list[Any]] = [[element]]
+        else:
+            flat.groups.append(Group(position))
+            last_index = None
+            leaves = [list(_leaves(child)) for child in element]
+        group = flat.groups[-1]
+        for execution in leaves:
+            split = len(execution) > 1 or (not is_sample_type(type(element)) and _is_nested(element))
+            for segment in range(len(execution)):
+                flat.places.append(Place(len(flat.groups) - 1, group.n_trajectories, segment if split else None))
+            group.n_trajectories += bool(execution)
+            group.n_samples += len(execution)
+            position += len(execution)
+    return flat
+
+
+def nest(shape: str, samples: list[Any]) -> Any:
+    """Rebuild the nested list from its shape.
+
+    Raises:
+        BlobCorruptError: the shape does not take exactly these samples.
+    """
+    remaining = iter(samples)
+    try:
+        tree = _build(json.loads(shape), remaining)
+    except (ValueError, TypeError, KeyError, StopIteration, RecursionError) as exc:
+        raise BlobCorruptError(f"the nesting {shape[:80]!r} does not fit {len(samples)} samples") from exc
+    if next(remaining, None) is not None:
+        raise BlobCorruptError(f"the nesting {shape[:80]!r} takes fewer than {len(samples)} samples")
+    return tree
+
+
+def _shape_of(tree: Any, where: str, samples: list[Any], depth: int) -> Any:
+    if not isinstance(tree, (list, tuple)) or depth > _MAX_DEPTH:
+        kind = type(tree).__name__
+        raise UnsupportedValueError(where, f"expected nested lists of samples, found {kind} at depth {depth}")
+    shape: list[Any] = []
+    for i, element in enumerate(tree):
+        if is_sample_type(type(element)):
+            samples.append(element)
+            if shape and isinstance(shape[-1], int):
+                shape[-1] += 1
+            else:
+                shape.append(1)
+        else:
+            shape.append(_shape_of(element, f"{where}[{i}]", samples, depth + 1))
+    if type(tree) not in (list, tuple):
+        raise UnsupportedValueError(where, f"{type(tree).__name__} is not a plain list or tuple")
+    return {"$tuple": shape} if type(tree) is tuple else shape
+
+
+def _build(shape: Any, samples: Iterator[Any]) -> Any:
+    if isinstance(shape, dict):
+        return tuple(_build(shape["$tuple"], samples))
+    tree: list[Any] = []
+    for item in shape:
+        if isinstance(item, int):
+            tree.extend(next(samples) for _ in range(item))
+        else:
+            tree.append(_build(item, samples))
+    return tree
+
+
+def _leaves(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, (list, tuple)):
+        for child in tree:
+            yield from _leaves(child)
+    else:
+        yield tree
+
+
+def _is_nested(element: Any) -> bool:
+    return any(isinstance(child, (list, tuple)) for child in element)

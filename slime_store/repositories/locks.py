@@ -1,0 +1,17 @@
+"""Locks that SQLite's single writer makes needless."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, text
+
+_SHARED_CONTENT = 0x534C5354  # any number that no other program in the database is likely to lock
+
+
+def lock_shared_content(connection: Connection, *, exclusive: bool) -> None:
+    """Keep prompts and blobs that this transaction found from being deleted before it refers to them.
+
+    Recording takes the lock shared, deleting takes it alone; it is held until the transaction ends. Nothing to do on SQLite.
+    """
+    if connection.dialect.name == "postgresql":
+        mode = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"
+        connection.execute(text(f"SELECT {mode}({_SHARED_CONTENT}, hashtext(current_schema()))"))

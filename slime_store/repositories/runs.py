@@ -1,0 +1,88 @@
+"""Runs, and the sessions that write to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from slime_store.errors import RunNotFoundError
+from slime_store.models import RolloutRow, RunRow, SessionRow
+from slime_store.repositories.inserts import insert_unless_present
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run's row; ``config`` is a document."""
+
+    id: int
+    name: str
+    config: str
+    created_at: datetime
+    n_rollouts: int
+
+
+class RunRepository:
+    """Reads and writes runs and sessions."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def ensure(self, name: str, config: str, now: datetime) -> int:
+        """Return the run's key, adding the run unless it is present. A config other than "null" replaces the old one."""
+        insert_unless_present(
+            self._connection, RunRow.__table__, [{"name": name, "config": config, "created_at": now}], "name"
+        )
+        pk: int = self._connection.execute(select(RunRow.id).where(RunRow.name == name)).scalar_one()
+        if config != "null":
+            self._connection.execute(update(RunRow).where(RunRow.id == pk).values(config=config))
+        return pk
+
+    def lock(self, pk: int) -> None:
+        """Let no other writer of this run in until the transaction ends (SQLite has one writer anyway)."""
+        self._connection.execute(select(RunRow.id).where(RunRow.id == pk).with_for_update())
+
+    def get(self, name: str) -> StoredRun:
+        """Return a run.
+
+        Raises:
+            RunNotFoundError: there is none of this name.
+        """
+        found = self._select(RunRow.name == name)
+        if not found:
+            known = self._connection.execute(select(RunRow.name).order_by(RunRow.id.desc()).limit(6)).scalars()
+            raise RunNotFoundError(name, tuple(known))
+        return found[0]
+
+    def all(self) -> list[StoredRun]:
+        """Return every run, oldest first. Counts each rollout once, whatever its attempts."""
+        return self._select()
+
+    def _select(self, *where: object) -> list[StoredRun]:
+        distinct = (
+            select(RolloutRow.run_pk, RolloutRow.kind, RolloutRow.rollout_id)
+            .where(RolloutRow.status == "complete")
+            .distinct()
+            .subquery()
+        )
+        n_rollouts = select(func.count()).where(distinct.c.run_pk == RunRow.id).scalar_subquery()
+        query = select(RunRow.id, RunRow.name, RunRow.config, RunRow.created_at, n_rollouts)
+        rows = self._connection.execute(query.where(*where).order_by(RunRow.id))  # type: ignore[arg-type]
+        return [StoredRun(*row) for row in rows]
+
+    def add_session(self, run_pk: int, *, host: str, pid: int, client: str, now: datetime) -> tuple[int, int]:
+        """Add a session and return (key, ordinal). The run must be locked."""
+        last = select(func.max(SessionRow.ordinal)).where(SessionRow.run_pk == run_pk)
+        ordinal = (self._connection.execute(last).scalar() or 0) + 1
+        values = {
+            "run_pk": run_pk,
+            "ordinal": ordinal,
+            "host": host,
+            "pid": pid,
+            "client": client,
+            "started_at": now,
+        }
+        key = self._connection.execute(insert(SessionRow).values(values)).inserted_primary_key
+        assert key is not None
+        return int(key[0]), ordinal

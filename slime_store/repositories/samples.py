@@ -1,0 +1,233 @@
+"""Samples: writing a rollout's rows in bulk, reading some or all of them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, null, or_, select
+
+from slime_store.blobs import Payload
+from slime_store.codecs.arrays import EncodedArray
+from slime_store.database import chunked, insert_rows
+from slime_store.mapping.decode import StoredPack, StoredSamples
+from slime_store.mapping.encoded import SAMPLE_COLUMNS, EncodedRollout
+from slime_store.mapping.fields import ARRAY_FIELDS
+from slime_store.mapping.packs import Pack
+from slime_store.models import (
+    EvalDatasetRow,
+    SampleArrayRow,
+    SampleDocumentRow,
+    SampleGroupRow,
+    SampleRewardRow,
+    SampleRow,
+    SampleTextRow,
+    SampleWeightVersionRow,
+    WeightVersionRow,
+)
+from slime_store.repositories.blobs import BlobRepository
+from slime_store.repositories.prompts import PromptRepository
+
+_KEYS = ("prompt_pk", "first_weight_version_pk", "last_weight_version_pk")
+_ARRAY_COLUMNS = (
+    "field",
+    "first_position",
+    "last_position",
+    "codec",
+    "dtype",
+    "layout",
+    "n_bytes",
+    "data",
+    "blob_pk",
+)
+
+
+class SampleRepository:
+    """Reads and writes the samples of one rollout.
+
+    Args:
+        connection: inside a transaction.
+        rollout_pk: the rollout's key.
+    """
+
+    def __init__(self, connection: Connection, rollout_pk: int) -> None:
+        self._connection = connection
+        self._pk = rollout_pk
+
+    # -- writing: one statement a table ------------------------------------------------------------
+
+    def add(self, rollout: EncodedRollout, prompts: Mapping[bytes, int], versions: Mapping[str, int]) -> None:
+        """Add every row of the samples but their arrays. Costs one statement for each of at most eight tables."""
+        samples = rollout.samples
+        head = []
+        for sample in samples:
+            first = versions[sample.versions[0][0]] if sample.versions else None
+            last = versions[sample.versions[-1][0]] if sample.versions else None
+            head.append((*sample.columns, prompts[sample.prompt] if sample.prompt else None, first, last))
+        self._insert(SampleRow, (*SAMPLE_COLUMNS, *_KEYS), head)
+        self._insert(
+            SampleRewardRow,
+            ("position", "depth", "key", "value"),
+            [(i, *key, value) for i, sample in enumerate(samples) for key, value in sample.rewards.items()],
+        )
+        self._insert(
+            SampleTextRow,
+            ("position", "label", "response"),
+            [(i, *sample.text) for i, sample in enumerate(samples) if sample.text is not None],
+        )
+        self._insert(
+            SampleDocumentRow,
+            ("position", "metadata", "extra"),
+            [(i, s.metadata, s.extra) for i, s in enumerate(samples) if s.metadata is not None or s.extra is not None],
+        )
+        self._insert(
+            SampleWeightVersionRow,
+            ("position", "run_position", "weight_version_pk", "n_turns"),
+            [
+                (i, j, versions[label], n)
+                for i, sample in enumerate(samples)
+                for j, (label, n) in enumerate(sample.versions)
+            ],
+        )
+        self._insert(
+            SampleGroupRow,
+            ("position", "first_position", "n_samples", "n_trajectories", "group_index"),
+            [
+                (i, group.first_position, group.n_samples, group.n_trajectories, index)
+                for i, (group, index) in enumerate(rollout.groups)
+            ],
+        )
+        self._insert(
+            EvalDatasetRow,
+            ("position", "name", "first_position", "n_samples", "nesting", "content"),
+            [
+                (i, dataset.name, dataset.first_position, dataset.n_samples, dataset.shape, dataset.content)
+                for i, dataset in enumerate(rollout.datasets)
+            ],
+        )
+
+    def add_arrays(self, packs: Sequence[tuple[Pack, Payload]], blobs: BlobRepository) -> list[int]:
+        """Add array packs; return the keys of the blobs that hold the large ones."""
+        rows, blob_pks = [], []
+        for pack, payload in packs:
+            blob_pk = None if payload.data is not None else blobs.add(payload)
+            if blob_pk is not None:
+                blob_pks.append(blob_pk)
+            span = (pack.field, pack.first_position, pack.last_position)
+            rows.append(
+                (*span, payload.codec, payload.dtype, pack.layout, payload.n_bytes, payload.data, blob_pk)
+            )
+        self._insert(SampleArrayRow, _ARRAY_COLUMNS, rows)
+        return blob_pks
+
+    # -- reading: one query a table ----------------------------------------------------------------
+
+    def read(
+        self,
+        layouts: Sequence[Sequence[str]],
+        blobs: BlobRepository,
+        *,
+        positions: Sequence[int] | None = None,
+        fields: frozenset[str] | None = None,
+    ) -> StoredSamples:
+        """Return the rows of some samples, or of all, in order of position.
+
+        Costs one query for each table that ``fields`` needs: an array, a text or a document that is not asked for is
+        not read. ``extra`` is always read, since it may hold the exact value of any attribute.
+
+        Args:
+            layouts: the rollout's attribute names.
+            blobs: where large packs are.
+            positions: rising, at most a few hundred; None: all.
+            fields: names of the attributes wanted; None: all.
+        """
+        wanted = None if positions is None else frozenset(positions)
+        stored = StoredSamples(layouts, list(self._rows(select(SampleRow.__table__), SampleRow, positions)))
+        if _asks_for(fields, "prompt"):
+            pks = [row["prompt_pk"] for row in stored.columns if row["prompt_pk"] is not None]
+            stored.prompts = PromptRepository(self._connection).get(pks)
+        if _asks_for(fields, "response", "label"):
+            query = select(SampleTextRow.position, SampleTextRow.label, SampleTextRow.response)
+            rows = self._rows(query, SampleTextRow, positions)
+            stored.texts = {row["position"]: (row["label"], row["response"]) for row in rows}
+        metadata = SampleDocumentRow.metadata_ if _asks_for(fields, "metadata") else null().label("metadata")
+        query = select(SampleDocumentRow.position, metadata, SampleDocumentRow.extra)
+        rows = self._rows(query, SampleDocumentRow, positions)
+        stored.documents = {row["position"]: (row["metadata"], row["extra"]) for row in rows}
+        if _asks_for(fields, "weight_versions"):
+            stored.versions = self._versions(positions)
+        stored.packs = self._packs(blobs, wanted, None if fields is None else sorted(fields.intersection(ARRAY_FIELDS)))
+        return stored
+
+    def _versions(self, positions: Sequence[int] | None) -> dict[int, list[tuple[str, int]]]:
+        query = (
+            select(SampleWeightVersionRow.position, WeightVersionRow.label, SampleWeightVersionRow.n_turns)
+            .join(WeightVersionRow, WeightVersionRow.id == SampleWeightVersionRow.weight_version_pk)
+            .order_by(SampleWeightVersionRow.position, SampleWeightVersionRow.run_position)
+        )
+        versions: dict[int, list[tuple[str, int]]] = {}
+        for row in self._rows(query, SampleWeightVersionRow, positions):
+            versions.setdefault(row["position"], []).append((row["label"], row["n_turns"]))
+        return versions
+
+    def _packs(
+        self, blobs: BlobRepository, positions: frozenset[int] | None, fields: Sequence[str] | None
+    ) -> list[StoredPack]:
+        conditions: list[ColumnElement[bool]] = [SampleArrayRow.rollout_pk == self._pk]
+        if fields is not None:
+            if not fields:
+                return []
+            conditions.append(SampleArrayRow.field.in_(fields))
+        if positions is not None:
+            conditions.append(SampleArrayRow.first_position <= max(positions, default=-1))
+            conditions.append(SampleArrayRow.last_position >= min(positions, default=0))
+        query = select(
+            SampleArrayRow.field,
+            SampleArrayRow.first_position,
+            SampleArrayRow.last_position,
+            SampleArrayRow.codec,
+            SampleArrayRow.dtype,
+            SampleArrayRow.layout,
+            SampleArrayRow.data,
+            SampleArrayRow.blob_pk,
+        ).where(*conditions)
+        packs = []
+        for row in self._connection.execute(query.order_by(SampleArrayRow.field, SampleArrayRow.first_position)):
+            span = range(row.first_position, row.last_position + 1)
+            if positions is not None and positions.isdisjoint(span):
+                continue
+            data = row.data if row.blob_pk is None else blobs.read(row.blob_pk)[2]
+            packs.append(
+                StoredPack(row.field, row.first_position, EncodedArray(row.codec, row.dtype, (), data), row.layout)
+            )
+        return packs
+
+    def _rows(self, query: Select[Any], model: Any, positions: Sequence[int] | None) -> Iterable[Mapping[str, Any]]:
+        query = query.where(model.rollout_pk == self._pk)
+        if not query._order_by_clauses:
+            query = query.order_by(model.position)
+        if positions is None:
+            yield from self._connection.execute(query).mappings()
+            return
+        for chunk in chunked(_runs_of(positions), 200):
+            spans = [and_(model.position >= first, model.position <= last) for first, last in chunk]
+            yield from self._connection.execute(query.where(or_(*spans))).mappings()
+
+    def _insert(self, model: Any, columns: Sequence[str], rows: list[tuple[Any, ...]]) -> None:
+        table: Table = model.__table__
+        insert_rows(self._connection, table, ("rollout_pk", *columns), [(self._pk, *row) for row in rows])
+
+
+def _asks_for(fields: frozenset[str] | None, *names: str) -> bool:
+    return fields is None or not fields.isdisjoint(names)
+
+
+def _runs_of(positions: Sequence[int]) -> list[tuple[int, int]]:
+    """Join rising positions into (first, last) spans, so that a whole page costs two bind variables."""
+    spans: list[tuple[int, int]] = []
+    for position in positions:
+        if spans and spans[-1][1] == position - 1:
+            spans[-1] = (spans[-1][0], position)
+        else:
+            spans.append((position, position))
+    return spans

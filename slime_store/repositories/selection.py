@@ -1,0 +1,164 @@
+"""Sample filters as SQL: which rollouts, then which positions in each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select
+
+from slime_store.mapping.text import searchable
+from slime_store.models import (
+    EvalDatasetRow,
+    PromptRow,
+    RolloutRow,
+    SampleRewardRow,
+    SampleRow,
+    SampleTextRow,
+    SampleWeightVersionRow,
+    WeightVersionRow,
+)
+from slime_store.repositories.rollouts import is_newest_attempt
+from slime_store.types import SampleFilter
+
+
+class SelectionRepository:
+    """Finds the samples of one run that a filter names.
+
+    Args:
+        connection: inside a transaction.
+        run_pk: the run's key.
+        where: the filter. Its ``metadata`` condition is for the caller: it needs decoded documents.
+        prompt_digest: of ``where.prompt``, when that is given.
+    """
+
+    def __init__(
+        self, connection: Connection, run_pk: int, where: SampleFilter, prompt_digest: bytes | None = None
+    ) -> None:
+        self._connection = connection
+        self._run_pk = run_pk
+        self._where = where
+        self._digest = prompt_digest
+
+    def rollouts(self) -> Sequence[Row[Any]]:
+        """Return (id, kind, rollout_id, attempt, layouts) of the rollouts that may hold such samples.
+
+        Train rollouts come first, then by rollout id, then by attempt. Without a condition on the attempt, only the
+        newest complete attempt of each is looked at.
+        """
+        where = self._where
+        conditions = [RolloutRow.run_pk == self._run_pk, RolloutRow.status == "complete"]
+        if where.kind is not None:
+            conditions.append(RolloutRow.kind == where.kind)
+        elif where.dataset is not None:
+            conditions.append(RolloutRow.kind == "eval")
+        if where.rollout_ids is not None:
+            conditions.append(_in(RolloutRow.rollout_id, where.rollout_ids))
+        conditions.append(is_newest_attempt() if where.attempt is None else RolloutRow.attempt == where.attempt)
+        query = select(
+            RolloutRow.id, RolloutRow.kind, RolloutRow.rollout_id, RolloutRow.attempt, RolloutRow.layouts
+        ).where(*conditions)
+        order = (RolloutRow.kind.desc(), RolloutRow.rollout_id, RolloutRow.attempt)
+        return self._connection.execute(query.order_by(*order)).all()
+
+    def positions(self, rollout_pk: int, *, after: int, limit: int) -> list[int]:
+        """Return the next positions in one rollout, rising, that meet every condition on samples."""
+        query = (
+            select(SampleRow.position)
+            .where(SampleRow.rollout_pk == rollout_pk, SampleRow.position > after, *self._conditions())
+            .order_by(SampleRow.position)
+            .limit(limit)
+        )
+        return list(self._connection.execute(query).scalars())
+
+    def _conditions(self) -> list[ColumnElement[bool]]:
+        where = self._where
+        conditions: list[ColumnElement[bool]] = []
+        if where.status is not None:
+            conditions.append(SampleRow.status.in_([searchable(word) for word in where.status]))
+        if where.group_index is not None:
+            conditions.append(SampleRow.group_index == where.group_index)
+        if where.removed is not None:
+            conditions.append(SampleRow.remove_sample == where.removed)
+        if where.dataset is not None:
+            dataset = select(EvalDatasetRow.position).where(
+                EvalDatasetRow.rollout_pk == SampleRow.rollout_pk, EvalDatasetRow.name == searchable(where.dataset)
+            )
+            conditions.append(SampleRow.dataset_position.in_(dataset))
+        if where.weight_version is not None:
+            version = (
+                select(SampleWeightVersionRow.position)
+                .join(WeightVersionRow, WeightVersionRow.id == SampleWeightVersionRow.weight_version_pk)
+                .where(
+                    SampleWeightVersionRow.rollout_pk == SampleRow.rollout_pk,
+                    SampleWeightVersionRow.position == SampleRow.position,
+                    WeightVersionRow.label == searchable(where.weight_version),
+                )
+            )
+            conditions.append(version.exists())
+        if where.reward_min is not None or where.reward_max is not None:
+            conditions.append(self._reward())
+        if where.text is not None:
+            conditions.append(self._text(searchable(where.text)))
+        if self._digest is not None:
+            prompt = select(PromptRow.id).where(PromptRow.digest == self._digest).scalar_subquery()
+            conditions.append(SampleRow.prompt_pk == prompt)
+        return conditions
+
+    def _reward(self) -> ColumnElement[bool]:
+        key = self._where.reward_key
+        if key is None:
+            return self._bounds(SampleRow.reward)
+        path = (key,) if isinstance(key, str) else tuple(key)
+        name = path[0] if len(path) == 1 else json.dumps(path, ensure_ascii=False, separators=(",", ":"))
+        entry = select(SampleRewardRow.position).where(
+            SampleRewardRow.rollout_pk == SampleRow.rollout_pk,
+            SampleRewardRow.position == SampleRow.position,
+            SampleRewardRow.depth == len(path),
+            SampleRewardRow.key == searchable(name),
+            self._bounds(SampleRewardRow.value),
+        )
+        return entry.exists()
+
+    def _bounds(self, column: Any) -> ColumnElement[bool]:
+        bounds = [column.is_not(None)]
+        if self._where.reward_min is not None:
+            bounds.append(column >= self._where.reward_min)
+        if self._where.reward_max is not None:
+            bounds.append(column <= self._where.reward_max)
+        return and_(*bounds)
+
+    def _text(self, needle: str) -> ColumnElement[bool]:
+        """Exact, case-sensitive search in prompt and response: LIKE differs between the databases."""
+        find = func.instr if self._connection.dialect.name == "sqlite" else func.strpos
+        response = select(SampleTextRow.position).where(
+            SampleTextRow.rollout_pk == SampleRow.rollout_pk,
+            SampleTextRow.position == SampleRow.position,
+            find(SampleTextRow.response, needle) > 0,
+        )
+        prompt = select(PromptRow.id).where(
+            PromptRow.id == SampleRow.prompt_pk,
+            or_(find(PromptRow.text, needle) > 0, find(PromptRow.document, needle) > 0),
+        )
+        return or_(response.exists(), prompt.exists())
+
+
+def _in(column: Any, ids: tuple[int, ...] | range) -> ColumnElement[bool]:
+    if isinstance(ids, range):
+        if not ids:
+            return column.in_([])  # type: ignore[no-any-return]
+        condition = and_(column >= ids.start, column < ids.stop)
+        return condition if ids.step == 1 else and_(condition, (column - ids.start) % ids.step == 0)
+    spans = []
+    for number in ids:
+        if spans and spans[-1][1] == number - 1:
+            spans[-1] = (spans[-1][0], number)
+        else:
+            spans.append((number, number))
+    if len(spans) <= 100:
+        return or_(*[column.between(*span) for span in spans]) if spans else column.in_([])  # type: ignore[no-any-return]
+    # more ids than some builds take bind variables: as literals, which are whole numbers and nothing else
+    from sqlalchemy import literal_column
+
+    return column.in_([literal_column(str(int(number))) for number in ids])  # type: ignore[no-any-return]

@@ -1,0 +1,81 @@
+"""Weight versions of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+
+from slime_store.models import SessionRow, WeightVersionRow
+
+VersionFacts: TypeAlias = "tuple[int, str, int, datetime, str, str]"
+"""(session ordinal, label, ordinal, first seen, params document, notes document)"""
+
+
+class WeightVersionRepository:
+    """Reads and writes weight versions. The run must be locked while writing."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def ensure(self, run_pk: int, session_pk: int, labels: Sequence[str], now: datetime) -> dict[str, int]:
+        """Return the key of each label of this session, adding new ones in the order given.
+
+        A new label's ordinal is one more than the run's highest: labels repeat in each session, ordinals do not.
+        """
+        query = select(WeightVersionRow.label, WeightVersionRow.id).where(WeightVersionRow.session_pk == session_pk)
+        keys = {row[0]: row[1] for row in self._connection.execute(query)}
+        new = [label for label in dict.fromkeys(labels) if label not in keys]
+        if new:
+            last = (
+                select(func.max(WeightVersionRow.ordinal))
+                .join(SessionRow, SessionRow.id == WeightVersionRow.session_pk)
+                .where(SessionRow.run_pk == run_pk)
+            )
+            ordinal = (self._connection.execute(last).scalar() or 0) + 1
+            rows = [
+                {
+                    "session_pk": session_pk,
+                    "label": label,
+                    "ordinal": ordinal + i,
+                    "first_seen_at": now,
+                    "params": "null",
+                    "notes": "null",
+                }
+                for i, label in enumerate(new)
+            ]
+            self._connection.execute(insert(WeightVersionRow), rows)
+            keys = {row[0]: row[1] for row in self._connection.execute(query)}
+        return keys
+
+    def describe(self, pk: int, *, params: str | None, notes: str | None) -> None:
+        """Set what is known of a version; None leaves it as it is."""
+        values = {name: value for name, value in (("params", params), ("notes", notes)) if value is not None}
+        if values:
+            self._connection.execute(update(WeightVersionRow).where(WeightVersionRow.id == pk).values(values))
+
+    def get(self, pk: int) -> VersionFacts:
+        """Return one version."""
+        return self._facts(WeightVersionRow.id == pk)[0]
+
+    def of_run(self, run_pk: int) -> list[VersionFacts]:
+        """Return every version of a run, in order of first use."""
+        return self._facts(SessionRow.run_pk == run_pk)
+
+    def _facts(self, where: ColumnElement[bool]) -> list[VersionFacts]:
+        query = (
+            select(
+                SessionRow.ordinal,
+                WeightVersionRow.label,
+                WeightVersionRow.ordinal,
+                WeightVersionRow.first_seen_at,
+                WeightVersionRow.params,
+                WeightVersionRow.notes,
+            )
+            .join(SessionRow, SessionRow.id == WeightVersionRow.session_pk)
+            .where(where)
+            .order_by(WeightVersionRow.ordinal)
+        )
+        return [(row[0], row[1], row[2], row[3], row[4], row[5]) for row in self._connection.execute(query)]

@@ -1,0 +1,6 @@
+"""Checks, creates and upgrades the schema of a store, by Alembic only."""
+
+from slime_store.schema.migrator import ensure_schema
+from slime_store.schema.revisions import HEAD, REVISIONS, VERSION_TABLE, stored_revision
+
+__all__ = ["HEAD", "REVISIONS", "VERSION_TABLE", "ensure_schema", "stored_revision"]

@@ -1,0 +1,68 @@
+"""Looks at what is at a store's address before anything is written there.
+
+A database file is never opened here but by SQLite: closing any other handle on it would drop all the locks that this
+process holds on the file. The one exception is a file that SQLite itself has just refused.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from sqlalchemy import Engine, text
+
+from slime_store.config import StoreConfig
+from slime_store.database import engine_config, read
+from slime_store.database.sqlite import APPLICATION_ID
+from slime_store.errors import DamagedStoreError, ForeignDatabaseError, InvalidUrlError, SchemaError
+
+_MAGIC = b"SQLite format 3\0"
+_APPLICATION_ID_AT = slice(68, 72)
+_SQLITE_TABLES = (
+    r"SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
+)
+_POSTGRESQL_TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+
+
+def check_path(config: StoreConfig, path: Path) -> None:
+    """Refuse an existing path that cannot be a store by its kind and size.
+
+    Raises:
+        InvalidUrlError: a directory, a device, a pipe.
+        DamagedStoreError: an empty file; SQLite would take it for a new database.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        what = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+        raise InvalidUrlError(config.display_url, f"it is {what}")
+    if status.st_size == 0:
+        raise DamagedStoreError(config.display_url, "the file is empty (0 bytes); delete it if it never was a store")
+
+
+def explain_refused_file(config: StoreConfig, path: Path, refusal: DamagedStoreError) -> SchemaError:
+    """Return the error for a file that SQLite cannot read: a broken store, or something else altogether."""
+    with path.open("rb") as file:
+        header = file.read(100)
+    is_ours = int.from_bytes(header[_APPLICATION_ID_AT], "big") == APPLICATION_ID
+    if is_ours or header[: len(_MAGIC)] == _MAGIC[: len(header)]:
+        return refusal
+    return ForeignDatabaseError(config.display_url, "the file is not an SQLite database")
+
+
+def refuse_foreign(engine: Engine, version_table: str) -> None:
+    """Refuse a database without a schema version of ours that belongs to another program.
+
+    Raises:
+        ForeignDatabaseError: it holds tables, or is marked as another program's.
+    """
+    display_url = engine_config(engine).display_url
+    is_sqlite = engine.dialect.name == "sqlite"
+    with read(engine) as connection:
+        names = connection.scalars(text(_SQLITE_TABLES if is_sqlite else _POSTGRESQL_TABLES)).all()
+        mark = connection.exec_driver_sql("PRAGMA application_id").scalar_one() if is_sqlite else 0
+    tables = sorted(str(name) for name in names if name != version_table)
+    if tables:
+        shown = ", ".join(tables[:5]) + (", ..." if len(tables) > 5 else "")
+        raise ForeignDatabaseError(display_url, f"it holds the tables of another program ({shown})")
+    if mark not in (0, APPLICATION_ID):
+        raise ForeignDatabaseError(display_url, f"it belongs to another program (application id {mark:#x})")

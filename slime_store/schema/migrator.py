@@ -1,0 +1,157 @@
+"""Brings a database to the schema of this version, or says why not."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, inspect
+
+from slime_store.config import StoreConfig
+from slime_store.database import create_store_engine, engine_config, schema_change
+from slime_store.errors import (
+    DamagedStoreError,
+    DatabaseError,
+    InvalidUrlError,
+    NewerSchemaError,
+    OutdatedSchemaError,
+    StoreNotFoundError,
+)
+from slime_store.schema.inspection import check_path, explain_refused_file, refuse_foreign
+from slime_store.schema.location import migrations_directory
+from slime_store.schema.revisions import HEAD, REVISIONS, VERSION_TABLE, read_revision, stored_revision
+
+_alembic_lock = threading.Lock()  # Alembic's `op` and `context` are global to the process
+
+
+def ensure_schema(engine: Engine, config: StoreConfig) -> None:
+    """Make sure that the database has the schema of this version: create it, upgrade it, or refuse.
+
+    Nothing is written before the checks have passed. A store that is up to date costs one small query. Any number of
+    processes may call this at once for the same new store.
+
+    Raises:
+        StoreNotFoundError: there is no store, and ``config.read_only``.
+        OutdatedSchemaError: the schema is older, and ``config.read_only``.
+        NewerSchemaError: the schema has a revision that is unknown here.
+        ForeignDatabaseError: the file or database is another program's.
+        DamagedStoreError: the file is damaged.
+        InvalidUrlError: the path names a directory, or its directory does not exist.
+        DatabaseError: the database failed; the schema is as it was before.
+    """
+    if config.path is not None:
+        if config.path.exists():
+            check_path(config, config.path)
+        elif config.read_only:
+            raise StoreNotFoundError(config.display_url)
+        else:
+            create_file(config, config.path)
+    try:
+        revision = stored_revision(engine)
+    except DamagedStoreError as error:
+        if config.path is None:
+            raise
+        raise explain_refused_file(config, config.path, error) from error.__cause__
+    if revision == HEAD:
+        return
+    if revision is None:
+        refuse_foreign(engine, VERSION_TABLE)
+        if config.read_only:
+            raise StoreNotFoundError(config.display_url)
+    elif revision not in REVISIONS:
+        raise NewerSchemaError(config.display_url, revision)
+    elif config.read_only:
+        raise OutdatedSchemaError(config.display_url, revision)
+    upgrade(engine)
+
+
+def upgrade(engine: Engine) -> None:
+    """Upgrade to the newest revision in one transaction; the version is looked at again inside it."""
+    with _alembic_lock, schema_change(engine) as connection:
+        with connection.begin_nested():  # a missing version table must not end the transaction on PostgreSQL
+            revision = _revision_or_none(connection)
+        display_url = engine_config(engine).display_url
+        if revision == HEAD:
+            return  # another process was first
+        if revision is not None and revision not in REVISIONS:
+            raise NewerSchemaError(display_url, revision)
+        before = count_rows(connection)
+        run_alembic(connection)
+        lost = lost_rows(before, count_rows(connection))
+        if lost:
+            raise DatabaseError(display_url, f"the upgrade would lose rows of {lost}")
+
+
+def run_alembic(connection: Connection, revision: str = "head", directory: Path | None = None) -> None:
+    """Run the migration scripts up to ``revision`` inside the connection's transaction.
+
+    ``directory`` is where the scripts are, if not where the package has them.
+    """
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(directory or migrations_directory()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+
+
+def count_rows(connection: Connection) -> dict[str, int]:
+    """Return the number of rows of every table of ours but the version table."""
+    quote = connection.dialect.identifier_preparer.quote
+    names = [name for name in inspect(connection).get_table_names() if name != VERSION_TABLE]
+    return {name: connection.exec_driver_sql(f"SELECT count(*) FROM {quote(name)}").scalar_one() for name in names}
+
+
+def lost_rows(before: dict[str, int], after: dict[str, int]) -> str:
+    """Say which tables have fewer rows than before; empty if none. A dropped table counts only if it held rows."""
+    losses = {name: (n, after.get(name, 0)) for name, n in before.items() if after.get(name, 0) < n}
+    return ", ".join(f"{name} ({n} -> {m})" for name, (n, m) in sorted(losses.items()))
+
+
+def create_file(config: StoreConfig, path: Path) -> None:
+    """Create the file of a new store, complete or not at all.
+
+    It is made under another name in the same directory and linked to its own when it is finished: no process ever sees
+    half a store, a crash leaves none behind, and of many processes the first one wins.
+    """
+    if not path.parent.is_dir():
+        raise InvalidUrlError(config.display_url, f"the directory {path.parent} does not exist")
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
+    url = URL.create("sqlite", database=str(draft)).render_as_string(hide_password=False)
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
+        engine = create_store_engine(replace(config, url=url))
+        try:
+            upgrade(engine)
+        finally:
+            engine.dispose()
+        _publish(draft, path)
+    except OSError as error:
+        raise DatabaseError(config.display_url, f"cannot create the file: {error.strerror or error}") from error
+    finally:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            Path(f"{draft}{suffix}").unlink(missing_ok=True)
+
+
+def _publish(draft: Path, path: Path) -> None:
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without links
+        if not path.exists():
+            os.rename(draft, path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _revision_or_none(connection: Connection) -> str | None:
+    names = inspect(connection).get_table_names()
+    return read_revision(connection) if VERSION_TABLE in names else None

@@ -1,0 +1,48 @@
+"""The schema revisions that this version of slime_store knows, and the one that a database has.
+
+Kept here as data, so that opening a store that is up to date needs one small query and no Alembic. A test compares
+the list with `migrations/versions`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from slime_store.database import engine_config, read
+from slime_store.errors import DamagedStoreError
+
+REVISIONS = ("0001",)
+"""Oldest first."""
+
+HEAD = REVISIONS[-1]
+
+VERSION_TABLE = "slime_store_version"
+"""Not Alembic's ``alembic_version``: other programs keep theirs in the same database."""
+
+
+def stored_revision(engine: Engine) -> str | None:
+    """Return the database's schema revision, or None where there is no version table or nothing in it."""
+    with read(engine) as connection:
+        return read_revision(connection)
+
+
+def read_revision(connection: Connection) -> str | None:
+    """Return the schema revision inside a transaction; on PostgreSQL a missing table ends that transaction."""
+    try:
+        rows = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").fetchall()
+    except DBAPIError as error:
+        if _is_missing_table(error.orig):
+            return None
+        raise
+    if len(rows) > 1:
+        raise DamagedStoreError(engine_config(connection.engine).display_url, f"{VERSION_TABLE} has {len(rows)} rows")
+    return str(rows[0][0]) if rows else None
+
+
+def _is_missing_table(error: BaseException | None) -> bool:
+    if isinstance(error, sqlite3.OperationalError):
+        return "no such table" in str(error)
+    return getattr(error, "sqlstate", None) == "42P01"  # undefined_table

@@ -1,0 +1,89 @@
+"""Recording behind the caller's back, without losing a failure."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from slime_store.errors import BackgroundRecordError
+
+T = TypeVar("T")
+
+MAX_PENDING = 4
+"""Rollouts that may wait to be written; one more, and the caller waits. Each holds its encoded arrays in memory."""
+
+_log = logging.getLogger("slime_store")
+
+
+class BackgroundWriter:
+    """One writing thread, started on first use, that works in the order of submission.
+
+    A failure is on the task's future, is logged, and is raised once by whichever comes first of ``raise_failure``,
+    ``flush`` and ``close``.
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+
+    def submit(self, what: str, task: Callable[[], T]) -> Future[T]:
+        """Queue a task; blocks while ``MAX_PENDING`` tasks are waiting."""
+        self._places.acquire()
+        with self._lock:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, thread_name_prefix="slime_store-writer")
+            future = self._executor.submit(task)
+            self._pending.add(future)
+        future.add_done_callback(lambda done: self._finished(what, done))
+        return future
+
+    def raise_failure(self) -> None:
+        """Raise the oldest failure that was not raised yet.
+
+        Raises:
+            BackgroundRecordError: a task failed.
+        """
+        with self._lock:
+            failure = self._failures.pop(0) if self._failures else None
+        if failure is not None:
+            raise failure
+
+    def flush(self) -> None:
+        """Wait until every task submitted so far has ended, then do as ``raise_failure``."""
+        with self._lock:
+            pending = list(self._pending)
+        for future in pending:
+            future.exception()
+        self.raise_failure()
+
+    def close(self) -> None:
+        """Finish all tasks, end the thread, then do as ``raise_failure``."""
+        with self._lock:
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=True)
+        self.raise_failure()
+
+    def _finished(self, what: str, future: Future[T]) -> None:
+        error = future.exception()
+        with self._lock:
+            self._pending.discard(future)
+            if error is not None:
+                failure = BackgroundRecordError(what, f"{type(error).__name__}: {error}")
+                failure.__cause__ = error
+                self._failures.append(failure)
+        self._places.release()
+        if error is not None:
+            _log.error("recording %s in the background failed: %s", what, error)
+
+    def _reset(self) -> None:
+        """Start afresh; also in a forked child, whose parent's thread and tasks are the parent's."""
+        self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(MAX_PENDING)
+        self._executor: ThreadPoolExecutor | None = None
+        self._pending: set[Future[object]] = set()
+        self._failures: list[BackgroundRecordError] = []

@@ -1,0 +1,87 @@
+"""What a store and its runs share: the address, the engine, the side files, the sessions of this process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from slime_store.blobs import BlobDirectory
+from slime_store.config import StoreConfig
+from slime_store.database import create_store_engine, read, write
+from slime_store.errors import ReadOnlyStoreError, StoreClosedError, StoreNotPicklableError
+from slime_store.repositories.blobs import BlobRepository
+from slime_store.store.background import BackgroundWriter
+from slime_store.store.sessions import Sessions
+
+
+class StoreHandle:
+    """An open store. Thread-safe; usable after fork; pickles as its address and reopens on first use."""
+
+    def __init__(self, config: StoreConfig) -> None:
+        self.config = config
+        self.directory = None if config.path is None else BlobDirectory.beside(config.path)
+        self.background = BackgroundWriter()
+        self.sessions = Sessions()
+        self._engine: Engine | None = None
+        self._closed_by: int | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine.
+
+        Raises:
+            StoreClosedError: the store was closed.
+        """
+        if self._closed_by is not None:
+            raise StoreClosedError()
+        with self._lock:
+            if self._engine is None:
+                self._engine = create_store_engine(self.config)
+            return self._engine
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A read transaction."""
+        with read(self.engine) as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self, operation: str) -> Iterator[Connection]:
+        """A write transaction; ``operation`` names it in the error of a read-only store."""
+        if self.config.read_only:
+            raise ReadOnlyStoreError(operation)
+        with write(self.engine) as connection:
+            yield connection
+
+    def blobs(self, connection: Connection) -> BlobRepository:
+        """The blob repository of a transaction."""
+        return BlobRepository(connection, self.directory)
+
+    def close(self) -> None:
+        """Finish background work, then let go of every connection. Closing twice is no error.
+
+        Raises:
+            BackgroundRecordError: a background record failed and was not reported yet; the store is closed all the same.
+        """
+        if self._closed_by is not None:
+            return
+        try:
+            self.background.close()
+        finally:
+            self._closed_by = os.getpid()
+            if self._engine is not None:
+                self._engine.dispose()
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.config.is_memory:
+            raise StoreNotPicklableError()
+        return {"config": self.config}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["config"])  # type: ignore[misc]

@@ -1,0 +1,59 @@
+"""Rows to the frozen records that come back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import Row
+
+from slime_store.codecs.documents import DocumentDecoder, DocumentEncoder
+from slime_store.errors import BlobMissingError
+from slime_store.repositories.runs import StoredRun
+from slime_store.types import RolloutInfo, RunInfo
+
+
+class _NoBlobs:
+    """The source of documents that were encoded without a sink: they refer to no blob."""
+
+    def get(self, name: str) -> bytes:
+        raise BlobMissingError(name)
+
+
+_decoder = DocumentDecoder(_NoBlobs())
+
+
+def encode_inline(value: Any, where: str, *, strict: bool = True) -> str:
+    """Return a document that is complete in itself: configs, metrics, notes."""
+    return DocumentEncoder(None, strict=strict).document(value, where)
+
+
+def decode_inline(text: str) -> Any:
+    """Return the value of a document from ``encode_inline``."""
+    return _decoder.document(text)
+
+
+def run_info(run: StoredRun) -> RunInfo:
+    """Return the record of a run."""
+    return RunInfo(run.name, decode_inline(run.config), run.created_at, run.n_rollouts)
+
+
+def rollout_info(row: Row[Any]) -> RolloutInfo:
+    """Return the record of a rollout from ``repositories.rollouts.INFO_COLUMNS``."""
+    return RolloutInfo(
+        run=row.run,
+        kind=row.kind,
+        rollout_id=row.rollout_id,
+        attempt=row.attempt,
+        status=row.status,
+        session=row.session,
+        n_groups=row.n_groups,
+        n_samples=row.n_samples,
+        n_tokens=row.n_tokens,
+        n_bytes=row.n_bytes,
+        metrics=decode_inline(row.metrics),
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        n_trajectories=row.n_trajectories,
+        placeholders=tuple(json.loads(row.placeholders)),
+    )

@@ -1,0 +1,141 @@
+"""Reading rollouts and samples back as objects."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from slime_store.mapping.decode import SampleDecoder, eval_data, layouts_of
+from slime_store.mapping.encode import prompt_digest
+from slime_store.mapping.nesting import nest
+from slime_store.repositories.blobs import DocumentBlobs
+from slime_store.repositories.rollouts import RolloutRepository
+from slime_store.repositories.samples import SampleRepository
+from slime_store.repositories.selection import SelectionRepository
+from slime_store.store.handle import StoreHandle
+from slime_store.store.infos import decode_inline
+from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample, SampleFilter
+from slime_store.types.duck import is_sample_type
+
+
+def sample_class(sample_type: type[Any] | None) -> type[Any]:
+    """Return the class that samples come back as: the one given, else slime's where it is importable, else ours.
+
+    Raises:
+        TypeError: the class given is no sample class.
+    """
+    if sample_type is None:
+        return _slime_sample() or Sample
+    if not is_sample_type(sample_type):
+        raise TypeError(f"sample_type is a Sample class of slime, miles or slime_store, not {sample_type!r}")
+    return sample_type
+
+
+@lru_cache(maxsize=1)
+def _slime_sample() -> type[Any] | None:
+    if "slime" not in sys.modules and importlib.util.find_spec("slime") is None:
+        return None
+    try:
+        found: type[Any] = importlib.import_module("slime.utils.types").Sample
+    except Exception:  # another package of this name, or one that lacks its own dependencies here
+        return None
+    return found if is_sample_type(found) else None
+
+
+def load_train(
+    handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, sample_type: type[Any]
+) -> RolloutFnTrainOutput:
+    """Return a train rollout. Costs a bounded number of queries, and one for each distinct blob in its documents."""
+    with handle.reading() as connection:
+        row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
+        blobs = handle.blobs(connection)
+        stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
+        decoder = SampleDecoder(DocumentBlobs(blobs), sample_type)
+        samples = decoder.samples(stored)
+    return RolloutFnTrainOutput(samples=nest(row.nesting, samples), metrics=decode_inline(row.metrics))
+
+
+def load_eval(
+    handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, sample_type: type[Any]
+) -> RolloutFnEvalOutput:
+    """Return an eval rollout, with the datasets in the order in which they were recorded."""
+    with handle.reading() as connection:
+        rollouts = RolloutRepository(connection, run_pk)
+        row = rollouts.find(run, "eval", rollout_id, attempt)
+        blobs = handle.blobs(connection)
+        stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
+        decoder = SampleDecoder(DocumentBlobs(blobs), sample_type)
+        samples = decoder.samples(stored)
+        datasets = [
+            (
+                dataset.nesting,
+                decoder.document(dataset.content),
+                samples[dataset.first_position : dataset.first_position + dataset.n_samples],
+            )
+            for dataset in rollouts.datasets(row.id)
+        ]
+    data = eval_data(decode_inline(row.nesting), datasets)
+    return RolloutFnEvalOutput(data=data, metrics=decode_inline(row.metrics))
+
+
+def iter_samples(
+    handle: StoreHandle,
+    run_pk: int,
+    where: SampleFilter,
+    fields: frozenset[str] | None,
+    batch_size: int,
+    sample_type: type[Any],
+) -> Iterator[Any]:
+    """Yield samples page by page; no transaction is open while the caller has one in hand.
+
+    A rollout that is deleted meanwhile is left out from there on. The rollouts are those present at the start.
+    """
+    digest = None if where.prompt is None else prompt_digest(where.prompt)
+    with handle.reading() as connection:
+        rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts()
+    for row in rollouts:
+        layouts, after = layouts_of(row.layouts), -1
+        while True:
+            with handle.reading() as connection:
+                selection = SelectionRepository(connection, run_pk, where, digest)
+                positions = selection.positions(row.id, after=after, limit=batch_size)
+                samples = []
+                if positions:
+                    blobs = handle.blobs(connection)
+                    needed = fields if fields is None or where.metadata is None else fields | {"metadata"}
+                    stored = SampleRepository(connection, row.id).read(
+                        layouts, blobs, positions=positions, fields=needed
+                    )
+                    decoder = SampleDecoder(DocumentBlobs(blobs), sample_type, needed)
+                    samples = decoder.samples(stored)
+            yield from (sample for sample in samples if _metadata_matches(sample, where))
+            if len(positions) < batch_size:
+                break
+            after = positions[-1]
+
+
+def _metadata_matches(sample: Any, where: SampleFilter) -> bool:
+    if where.metadata is None:
+        return True
+    metadata = sample.metadata if isinstance(sample.metadata, dict) else {}
+    return all(key in metadata and _matches(metadata[key], wanted) for key, wanted in where.metadata.items())
+
+
+def _matches(value: Any, wanted: Any) -> bool:
+    """Equal, or one of several: a tuple, set or frozenset of wanted values means any of them."""
+    if isinstance(wanted, (tuple, set, frozenset)):
+        return any(_equal(value, choice) for choice in wanted)
+    return _equal(value, wanted)
+
+
+def _equal(value: Any, wanted: Any) -> bool:
+    if isinstance(value, bool) is not isinstance(wanted, bool):
+        return False
+    try:
+        return bool(value == wanted)
+    except (ValueError, RuntimeError):  # arrays and tensors have no single truth
+        return False

@@ -1,0 +1,63 @@
+"""The work between encoding and the transaction: compressing, and writing large payloads to side files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from slime_store.blobs import Payload, PayloadWriter
+from slime_store.codecs.arrays import dtype_name
+from slime_store.codecs.registry import ZSTD
+from slime_store.mapping.encoded import EncodedRollout
+from slime_store.mapping.packs import Pack
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_THREADS = min(4, os.cpu_count() or 1)
+_WORTH_THREADS = 256 * 1024
+"""Raw bytes from which handing the work to threads pays; compressors release the GIL."""
+
+
+@dataclass
+class PreparedPayloads:
+    """Compressed packs, and compressed contents of those blobs that the store does not hold yet."""
+
+    packs: list[tuple[Pack, Payload]] = field(default_factory=list)
+    blobs: dict[str, Payload] = field(default_factory=dict)
+
+
+def prepare(rollout: EncodedRollout, known: Iterable[str], writer: PayloadWriter) -> PreparedPayloads:
+    """Compress a rollout's packs, and its blobs except those already ``known`` by digest."""
+    new = sorted(rollout.blobs.keys() - set(known))
+    raw = sum(pack.raw_bytes for pack in rollout.packs) + sum(rollout.blobs[name].nbytes for name in new)
+
+    def pack_payload(pack: Pack) -> Payload:
+        raw_bytes = pack.raw_bytes
+        encoded = pack.encode()
+        return writer.keep(encoded.codec_id, encoded.dtype, raw_bytes, encoded.data)
+
+    threads = _THREADS if raw >= _WORTH_THREADS else 1
+    packs = _map(pack_payload, rollout.packs, threads)
+    blobs = _map(lambda name: blob_payload(rollout.blobs[name], writer), new, threads)
+    return PreparedPayloads(list(zip(rollout.packs, packs, strict=True)), dict(zip(new, blobs, strict=True)))
+
+
+def blob_payload(array: np.ndarray[Any, Any], writer: PayloadWriter) -> Payload:
+    """Compress one blob."""
+    name = dtype_name(array.dtype)
+    if name is None:  # bytes of a dtype that no codec knows by name
+        array, name = array.reshape(-1).view(np.uint8), "uint8"
+    return writer.keep(ZSTD.codec_id, name, array.nbytes, ZSTD.encode(array))
+
+
+def _map(work: Callable[[T], R], items: list[T], threads: int) -> list[R]:
+    if threads == 1 or len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(threads) as executor:
+        return list(executor.map(work, items))

@@ -1,0 +1,186 @@
+"""Writing one encoded rollout: side files first, then one transaction."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+import sqlalchemy as sa
+
+from slime_store.blobs import PayloadWriter
+from slime_store.codecs.documents.plain import plain_json
+from slime_store.errors import RolloutExistsError, StoreError
+from slime_store.mapping.encoded import EncodedRollout
+from slime_store.mapping.text import searchable
+from slime_store.repositories.blobs import BlobRepository
+from slime_store.repositories.locks import lock_shared_content
+from slime_store.repositories.prompts import PromptRepository
+from slime_store.repositories.rollouts import RolloutRepository
+from slime_store.repositories.runs import RunRepository
+from slime_store.repositories.samples import SampleRepository
+from slime_store.repositories.weight_versions import WeightVersionRepository
+from slime_store.store.handle import StoreHandle
+from slime_store.store.infos import rollout_info
+from slime_store.store.payloads import PreparedPayloads, blob_payload, prepare
+from slime_store.store.sessions import utc_now
+from slime_store.types import RolloutInfo
+
+OnConflict = Literal["new_attempt", "replace", "error"]
+
+
+@dataclass(frozen=True)
+class RecordRequest:
+    """What is to be recorded, beside the rollout itself."""
+
+    run: str
+    run_pk: int
+    rollout_id: int
+    on_conflict: OnConflict
+    started_at: datetime
+    weight_version: str | None = None
+
+
+def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedRollout) -> RolloutInfo:
+    """Store a rollout and return its record; when this returns, it survives power loss.
+
+    Compressing happens before the transaction, so that other writers wait only for the inserts.
+
+    Raises:
+        RolloutExistsError: it is recorded already, and ``on_conflict`` is "error".
+        DatabaseError: the database failed; nothing of this rollout was kept.
+    """
+    session_pk = handle.sessions.ensure(request.run_pk, handle.writing)
+    writer = PayloadWriter(handle.directory)
+    try:
+        known: dict[str, tuple[int, int]] = {}
+        if rollout.blobs:
+            with handle.reading() as connection:
+                known = handle.blobs(connection).known(rollout.blobs)
+        prepared = prepare(rollout, known, writer)
+        with handle.writing("record a rollout") as connection:
+            transaction = _Recording(connection, handle, request, session_pk)
+            info = transaction.run(rollout, prepared, writer)
+    except BaseException:
+        _take_back(handle, writer.written)
+        raise
+    remove_files(handle, transaction.files_to_remove)
+    return info
+
+
+def _take_back(handle: StoreHandle, names: list[str]) -> None:
+    """Remove the side files of a record that failed.
+
+    An exception (an interrupt, say) can also strike after the commit, so the database is asked which files it names.
+    Files that cannot be asked about are left: unreferenced files do no harm, and ``verify`` finds them.
+    """
+    if not names:
+        return
+    with contextlib.suppress(StoreError):
+        with handle.reading() as connection:
+            referred = handle.blobs(connection).referred_files(names)
+        remove_files(handle, [name for name in names if name not in referred])
+
+
+def remove_files(handle: StoreHandle, names: list[str]) -> None:
+    """Remove side files that no row names any more; one that cannot be removed is left for ``verify`` to find."""
+    for name in names:
+        if handle.directory is not None:
+            with contextlib.suppress(OSError):
+                handle.directory.remove(name)
+
+
+def delete_rollouts(
+    connection: sa.Connection, rollouts: RolloutRepository, blobs: BlobRepository, pks: list[int]
+) -> list[str]:
+    """Delete rollouts and what only they used; return the side files to remove after the commit."""
+    prompt_pks, blob_pks = rollouts.contents(pks)
+    rollouts.delete(pks)
+    PromptRepository(connection).delete_unused(prompt_pks)
+    return blobs.delete_unused(blob_pks)
+
+
+class _Recording:
+    """One transaction."""
+
+    def __init__(
+        self, connection: sa.Connection, handle: StoreHandle, request: RecordRequest, session_pk: int
+    ) -> None:
+        self.files_to_remove: list[str] = []
+        self._connection = connection
+        self._request = request
+        self._session_pk = session_pk
+        self._blobs = handle.blobs(connection)
+        self._rollouts = RolloutRepository(connection, request.run_pk)
+
+    def run(self, rollout: EncodedRollout, prepared: PreparedPayloads, writer: PayloadWriter) -> RolloutInfo:
+        request = self._request
+        lock_shared_content(self._connection, exclusive=request.on_conflict == "replace")
+        RunRepository(self._connection).lock(request.run_pk)
+        earlier = self._rollouts.attempts(rollout.kind, request.rollout_id)
+        if earlier and request.on_conflict == "error":
+            raise RolloutExistsError(request.run, rollout.kind, request.rollout_id)
+        attempt = 1 + max((n for _, n in earlier), default=0)
+        prompts = PromptRepository(self._connection).ensure(rollout.prompts)
+        versions = self._versions(rollout)
+        blobs = self._shared_blobs(rollout, prepared, writer)
+        n_bytes = _own_bytes(rollout) + sum(payload.n_bytes for _, payload in prepared.packs)
+        replaced = [pk for pk, _ in earlier] if request.on_conflict == "replace" else []
+        pk = self._rollouts.add(
+            rollout.state,
+            session_pk=self._session_pk,
+            kind=rollout.kind,
+            rollout_id=request.rollout_id,
+            attempt=attempt,
+            status="complete",
+            weight_version_pk=versions.get(request.weight_version) if request.weight_version is not None else None,
+            nesting=rollout.shape,
+            layouts=plain_json([list(names) for names in rollout.layouts]) or "[]",
+            metrics=rollout.metrics,
+            placeholders=plain_json(list(map(searchable, rollout.placeholders))) or "[]",
+            n_groups=len(rollout.groups) if rollout.kind == "train" else len(rollout.datasets),
+            n_samples=len(rollout.samples),
+            n_trajectories=rollout.n_trajectories,
+            n_tokens=rollout.n_tokens,
+            n_bytes=n_bytes + sum(size for _, size in blobs.values()),
+            started_at=request.started_at,
+            finished_at=utc_now(),
+        )
+        samples = SampleRepository(self._connection, pk)
+        samples.add(rollout, prompts, versions)
+        own_blobs = samples.add_arrays(prepared.packs, self._blobs)
+        self._blobs.refer(pk, [*own_blobs, *(blob_pk for blob_pk, _ in blobs.values())])
+        if replaced:
+            self.files_to_remove += delete_rollouts(self._connection, self._rollouts, self._blobs, replaced)
+        return rollout_info(self._rollouts.info(pk))
+
+    def _versions(self, rollout: EncodedRollout) -> dict[str, int]:
+        labels = [label for sample in rollout.samples for label, _ in sample.versions]
+        if self._request.weight_version is not None:
+            labels.append(self._request.weight_version)
+        if not labels:
+            return {}
+        repository = WeightVersionRepository(self._connection)
+        return repository.ensure(self._request.run_pk, self._session_pk, labels, utc_now())
+
+    def _shared_blobs(
+        self, rollout: EncodedRollout, prepared: PreparedPayloads, writer: PayloadWriter
+    ) -> dict[str, tuple[int, int]]:
+        if not rollout.blobs:
+            return {}
+        known = self._blobs.known(rollout.blobs)
+        new = {digest: payload for digest, payload in prepared.blobs.items() if digest not in known}
+        for digest in rollout.blobs.keys() - known.keys() - new.keys():  # deleted since we looked
+            new[digest] = blob_payload(rollout.blobs[digest], writer)
+        self._blobs.add_shared(new)
+        self.files_to_remove += [p.file_name for d, p in prepared.blobs.items() if d in known and p.file_name]
+        return self._blobs.known(rollout.blobs)
+
+
+def _own_bytes(rollout: EncodedRollout) -> int:
+    """Bytes of text and documents, as UTF-8."""
+    texts = [rollout.shape, rollout.metrics, rollout.state or ""]
+    for sample in rollout.samples:
+        texts += [sample.metadata or "", sample.extra or "", *(t or "" for t in sample.text or ())]
+    return sum(len(text) if text.isascii() else len(text.encode()) for text in texts)

@@ -1,0 +1,333 @@
+"""One training run: recording its rollouts and loading them back."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+from slime_store.errors import UnsupportedValueError
+from slime_store.mapping.encode import RolloutEncoder, as_eval, as_train
+from slime_store.mapping.encoded import EncodedRollout
+from slime_store.repositories.locks import lock_shared_content
+from slime_store.repositories.rollouts import RolloutRepository
+from slime_store.repositories.runs import RunRepository
+from slime_store.repositories.weight_versions import WeightVersionRepository
+from slime_store.store import loading
+from slime_store.store.handle import StoreHandle
+from slime_store.store.infos import decode_inline, encode_inline, rollout_info
+from slime_store.store.recording import OnConflict, RecordRequest, delete_rollouts, remove_files, write_rollout
+from slime_store.store.sessions import utc_now
+from slime_store.types import (
+    ParamInfo,
+    RolloutFnEvalOutput,
+    RolloutFnTrainOutput,
+    RolloutInfo,
+    SampleFilter,
+    WeightVersionInfo,
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a store; made by ``SampleStore.run``. Thread-safe, picklable, usable after fork.
+
+    Attributes:
+        name: the run's name, unique in the store.
+    """
+
+    name: str
+    _pk: int
+    _handle: StoreHandle
+
+    def __repr__(self) -> str:
+        return f"Run({self.name!r}, {self._handle.config.display_url!r})"
+
+    # -- recording -----------------------------------------------------------------------------------
+
+    @overload
+    def record_train(
+        self,
+        rollout_id: int,
+        output: Any,
+        *,
+        state: Any = ...,
+        on_conflict: OnConflict = ...,
+        strict: bool = ...,
+        background: Literal[False] = ...,
+    ) -> RolloutInfo: ...
+
+    @overload
+    def record_train(
+        self,
+        rollout_id: int,
+        output: Any,
+        *,
+        state: Any = ...,
+        on_conflict: OnConflict = ...,
+        strict: bool = ...,
+        background: Literal[True],
+    ) -> Future[RolloutInfo]: ...
+
+    def record_train(
+        self,
+        rollout_id: int,
+        output: Any,
+        *,
+        state: Any = None,
+        on_conflict: OnConflict = "new_attempt",
+        strict: bool = True,
+        background: bool = False,
+    ) -> RolloutInfo | Future[RolloutInfo]:
+        """Store what one call of the rollout function returned.
+
+        When this returns (or, in the background, when the future is done) the rollout survives SIGKILL and power loss,
+        whole; before, it is wholly absent.
+
+        Args:
+            rollout_id: the number slime hands to ``generate_rollout``; 64 bits.
+            output: a ``RolloutFnTrainOutput`` of slime or ours, or the bare nested list of samples.
+            state: the data source's state at the end of this rollout; any document.
+            on_conflict: when the rollout is recorded already: "new_attempt" keeps both and reads the newer by
+                default, "replace" deletes all earlier attempts in the same transaction, "error" refuses.
+            strict: refuse values that cannot be kept exactly; False stores marked placeholders and lists their paths
+                in ``RolloutInfo.placeholders``.
+            background: return a future at once. The samples are encoded before this returns, so they may be changed
+                right after. Blocks while four rollouts wait to be written.
+
+        Raises:
+            UnsupportedValueError: a value cannot be kept exactly; it names the path. Nothing was written.
+            RolloutExistsError: with ``on_conflict="error"``.
+            StoreFullError, StoreBusyError, DatabaseError: nothing of this rollout was kept; the store stays usable.
+            BackgroundRecordError: an earlier record in the background failed; this one was not begun.
+        """
+        samples, metrics = as_train(output)
+        encoder = self._encoder(strict, background)
+        return self._record(rollout_id, encoder.train(samples, metrics, state), on_conflict, background)
+
+    @overload
+    def record_eval(
+        self,
+        rollout_id: int,
+        output: Any,
+        *,
+        weight_version: str | None = ...,
+        state: Any = ...,
+        on_conflict: OnConflict = ...,
+        strict: bool = ...,
+        background: Literal[False] = ...,
+    ) -> RolloutInfo: ...
+
+    @overload
+    def record_eval(
+        self,
+        rollout_id: int,
+        output: Any,
+        *,
+        weight_version: str | None = ...,
+        state: Any = ...,
+        on_conflict: OnConflict = ...,
+        strict: bool = ...,
+        background: Literal[True],
+    ) -> Future[RolloutInfo]: ...
+
+    def record_eval(
+        self,
+        rollout_id: int,
+        output: Any,
+        *,
+        weight_version: str | None = None,
+        state: Any = None,
+        on_conflict: OnConflict = "new_attempt",
+        strict: bool = True,
+        background: bool = False,
+    ) -> RolloutInfo | Future[RolloutInfo]:
+        """Store what one eval returned.
+
+        Args:
+            rollout_id: the number slime hands to the eval function.
+            output: a ``RolloutFnEvalOutput`` of slime or ours, or the bare dict from dataset name to its dict.
+            weight_version: the version that was measured, where the samples do not say it.
+            state: as for ``record_train``, like the other arguments and errors.
+            on_conflict: see ``record_train``.
+            strict: see ``record_train``.
+            background: see ``record_train``.
+        """
+        data, metrics = as_eval(output)
+        if not isinstance(data, dict):
+            raise UnsupportedValueError("data", f"expected a dict of eval datasets, found {type(data).__name__}")
+        encoder = self._encoder(strict, background)
+        encoded = encoder.evaluation(data, metrics, state)
+        return self._record(rollout_id, encoded, on_conflict, background, weight_version)
+
+    def record_weight_version(
+        self,
+        label: str,
+        *,
+        params: Sequence[ParamInfo] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> WeightVersionInfo:
+        """Note a weight version of this process's session, with its parameters and notes.
+
+        Versions are also noted by themselves when a recorded sample names one. Saying the same label again adds to
+        what is known of it.
+
+        Args:
+            label: as the engine reports it, e.g. "7".
+            params: the parameters of the update; ``ParamInfo`` of slime, miles or ours.
+            metadata: anything worth knowing of this version.
+        """
+        params_text = None if params is None else encode_inline(list(map(_own_param, params)), "params")
+        notes = None if metadata is None else encode_inline(metadata, "metadata")
+        session_pk = self._handle.sessions.ensure(self._pk, self._handle.writing)
+        with self._handle.writing("record a weight version") as connection:
+            RunRepository(connection).lock(self._pk)
+            versions = WeightVersionRepository(connection)
+            pk = versions.ensure(self._pk, session_pk, [str(label)], utc_now())[str(label)]
+            versions.describe(pk, params=params_text, notes=notes)
+            row = versions.get(pk)
+        return _weight_version_info(row)
+
+    def flush(self) -> None:
+        """Wait until everything recorded in the background so far is stored.
+
+        Raises:
+            BackgroundRecordError: one of them failed and was not reported yet.
+        """
+        self._handle.background.flush()
+
+    # -- loading -------------------------------------------------------------------------------------
+
+    def load_train(
+        self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None
+    ) -> RolloutFnTrainOutput:
+        """Return a train rollout equal to what was recorded: nesting, order, types, values.
+
+        Args:
+            rollout_id: which rollout.
+            attempt: which recording of it; None: the newest complete one.
+            sample_type: class of the samples; None: slime's where it is importable, else ours.
+
+        Raises:
+            RolloutNotFoundError: it is not recorded; the error lists the nearest ids that are.
+            BlobCorruptError, BlobMissingError: stored bytes are damaged or gone.
+        """
+        kind = loading.sample_class(sample_type)
+        return loading.load_train(self._handle, self.name, self._pk, _number(rollout_id), attempt, kind)
+
+    def load_eval(
+        self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None
+    ) -> RolloutFnEvalOutput:
+        """Return an eval rollout equal to what was recorded; arguments and errors as for ``load_train``."""
+        kind = loading.sample_class(sample_type)
+        return loading.load_eval(self._handle, self.name, self._pk, _number(rollout_id), attempt, kind)
+
+    def iter_samples(
+        self,
+        where: SampleFilter | None = None,
+        *,
+        fields: Collection[str] | None = None,
+        batch_size: int = 256,
+        sample_type: type[Any] | None = None,
+    ) -> Iterator[Any]:
+        """Yield the samples that a filter names: train before eval, then by rollout id, then in their order.
+
+        Memory stays at about ``batch_size`` samples, and no transaction stays open between them.
+
+        Args:
+            where: which samples; None: all of the newest attempts.
+            fields: read only these attributes; the others have the class's defaults. Arrays, texts and documents that
+                are not asked for are not read.
+            batch_size: samples read at a time.
+            sample_type: as for ``load_train``.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size is at least 1, not {batch_size}")
+        wanted = None if fields is None else frozenset(fields)
+        kind = loading.sample_class(sample_type)
+        return loading.iter_samples(self._handle, self._pk, where or SampleFilter(), wanted, batch_size, kind)
+
+    def rollouts(self, kind: Literal["train", "eval"] | None = None, *, attempts: bool = False) -> list[RolloutInfo]:
+        """Return what is recorded: train first, then by rollout id.
+
+        Args:
+            kind: only these.
+            attempts: every attempt instead of the newest of each rollout.
+        """
+        with self._handle.reading() as connection:
+            rows = RolloutRepository(connection, self._pk).infos(kind, all_attempts=attempts)
+        return [rollout_info(row) for row in rows]
+
+    def weight_versions(self) -> list[WeightVersionInfo]:
+        """Return every weight version of the run, in the order of first use."""
+        with self._handle.reading() as connection:
+            rows = WeightVersionRepository(connection).of_run(self._pk)
+        return [_weight_version_info(row) for row in rows]
+
+    # -- deleting ------------------------------------------------------------------------------------
+
+    def delete_rollout(
+        self, rollout_id: int, *, kind: Literal["train", "eval"] = "train", attempt: int | None = None
+    ) -> int:
+        """Delete a rollout with every attempt of it, or one attempt; return how many were deleted.
+
+        Prompts, images and tensors that other rollouts use stay.
+
+        Raises:
+            RolloutNotFoundError: there is nothing to delete.
+        """
+        number = _number(rollout_id)
+        with self._handle.writing("delete a rollout") as connection:
+            lock_shared_content(connection, exclusive=True)
+            rollouts = RolloutRepository(connection, self._pk)
+            pks = [pk for pk, n in rollouts.attempts(kind, number) if attempt in (None, n)]
+            if not pks:
+                rollouts.find(self.name, kind, number, attempt)  # raises, with the nearest ids
+            files = delete_rollouts(connection, rollouts, self._handle.blobs(connection), pks)
+        remove_files(self._handle, files)
+        return len(pks)
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _encoder(self, strict: bool, background: bool) -> RolloutEncoder:
+        self._handle.background.raise_failure()
+        return RolloutEncoder(strict=strict, copy=background)
+
+    def _record(
+        self,
+        rollout_id: int,
+        rollout: EncodedRollout,
+        on_conflict: OnConflict,
+        background: bool,
+        weight_version: str | None = None,
+    ) -> RolloutInfo | Future[RolloutInfo]:
+        if on_conflict not in ("new_attempt", "replace", "error"):
+            raise ValueError(f'on_conflict is "new_attempt", "replace" or "error", not {on_conflict!r}')
+        label = None if weight_version is None else str(weight_version)
+        request = RecordRequest(self.name, self._pk, _number(rollout_id), on_conflict, utc_now(), label)
+        if not background:
+            return write_rollout(self._handle, request, rollout)
+        what = f"{rollout.kind} rollout {request.rollout_id} of run {self.name!r}"
+        return self._handle.background.submit(what, lambda: write_rollout(self._handle, request, rollout))
+
+
+def _number(rollout_id: Any) -> int:
+    """Return a rollout id as a plain int; numpy integers are taken, bools and floats are not."""
+    try:
+        number = operator.index(rollout_id)
+    except TypeError:
+        number = None
+    if number is None or isinstance(rollout_id, bool) or not -(2**63) <= number < 2**63:
+        raise UnsupportedValueError("rollout_id", f"expected an integer of 64 bits, got {rollout_id!r}")
+    return number
+
+
+def _own_param(param: Any) -> ParamInfo:
+    return ParamInfo(param.name, param.dtype, param.shape, param.attrs, param.size, param.src_rank)
+
+
+def _weight_version_info(row: tuple[Any, ...]) -> WeightVersionInfo:
+    session, label, ordinal, first_seen_at, params, notes = row
+    return WeightVersionInfo(session, label, ordinal, first_seen_at, decode_inline(params), decode_inline(notes))

@@ -1,0 +1,131 @@
+"""The store: opening it, its runs, its size."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from slime_store.config import StoreConfig
+from slime_store.repositories.runs import RunRepository
+from slime_store.repositories.stats import count_everything, database_bytes
+from slime_store.schema import ensure_schema
+from slime_store.store.handle import StoreHandle
+from slime_store.store.infos import encode_inline, run_info
+from slime_store.store.run import Run
+from slime_store.store.sessions import utc_now
+from slime_store.types import RunInfo, StoreStats
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+
+class SampleStore:
+    """A sample store on SQLite or PostgreSQL.
+
+    Usable from any number of threads and after fork; pickles as its address and reopens by it. Use it as a context
+    manager, or call ``close``.
+    """
+
+    def __init__(self, handle: StoreHandle) -> None:
+        """Wrap an open handle; use ``SampleStore.open``."""
+        self._handle = handle
+
+    @classmethod
+    def open(
+        cls,
+        url: str | os.PathLike[str] | URL,
+        *,
+        read_only: bool = False,
+        busy_timeout: float | None = None,
+    ) -> SampleStore:
+        """Open a store, creating or upgrading it first unless ``read_only``.
+
+        Args:
+            url: a path, ``sqlite:///PATH``, ``postgresql+psycopg://USER:PASSWORD@HOST/DATABASE``, or ":memory:".
+            read_only: never create, migrate or write; readers neither block nor slow a writer.
+            busy_timeout: seconds to wait for another writer; default 60.
+
+        Raises:
+            InvalidUrlError: this does not name a store.
+            StoreNotFoundError: there is none, and ``read_only``.
+            SchemaError: it is newer, damaged, another program's, or outdated and ``read_only``; it was not touched.
+            DatabaseError: the database cannot be reached.
+        """
+        config = StoreConfig.parse(url, read_only=read_only, busy_timeout=busy_timeout)
+        handle = StoreHandle(config)
+        try:
+            ensure_schema(handle.engine, config)
+        except BaseException:
+            handle.close()
+            raise
+        return cls(handle)
+
+    @property
+    def url(self) -> str:
+        """The address for people, without the password."""
+        return self._handle.config.display_url
+
+    def run(self, name: str, *, config: dict[str, Any] | None = None, create: bool = True) -> Run:
+        """Return a run, adding it unless it is present.
+
+        Args:
+            name: unique in the store.
+            config: what the run was started with; any document. Replaces the config of a run that is present.
+            create: False: the run must be present.
+
+        Raises:
+            RunNotFoundError: it is not present, and ``create`` is False or the store is read-only.
+        """
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"a run's name is text, not {name!r}")
+        handle = self._handle
+        if create and not handle.config.read_only:
+            document = encode_inline(config, "config")
+            with handle.writing("add a run") as connection:
+                pk = RunRepository(connection).ensure(name, document, utc_now())
+        else:
+            with handle.reading() as connection:
+                pk = RunRepository(connection).get(name).id
+        return Run(name, pk, handle)
+
+    def runs(self) -> list[RunInfo]:
+        """Return every run, oldest first."""
+        with self._handle.reading() as connection:
+            return [run_info(run) for run in RunRepository(connection).all()]
+
+    def stats(self) -> StoreStats:
+        """Return how much the store holds. Costs a few narrow scans; no array and no text is read."""
+        with self._handle.reading() as connection:
+            counts = count_everything(connection)
+            size = database_bytes(connection)
+        if self._handle.directory is not None:
+            size += self._handle.directory.size_bytes()
+        return StoreStats(url=self.url, size_bytes=size, **counts)
+
+    def flush(self) -> None:
+        """Wait until everything recorded in the background so far is stored.
+
+        Raises:
+            BackgroundRecordError: one of them failed and was not reported yet.
+        """
+        self._handle.background.flush()
+
+    def close(self) -> None:
+        """Finish background work and let go of every connection; closing twice is no error.
+
+        Raises:
+            BackgroundRecordError: a background record failed and was not reported yet; the store is closed all the same.
+        """
+        self._handle.close()
+
+    def __enter__(self) -> SampleStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SampleStore({self.url!r}{', read_only=True' if self._handle.config.read_only else ''})"

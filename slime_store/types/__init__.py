@@ -1,0 +1,36 @@
+"""The data structures of the store: slime's own, field for field, and the records that come back.
+
+Nothing here needs slime, torch or numpy: the module imports the standard library only, so that
+importing it costs a few milliseconds.
+"""
+
+from slime_store.types.filters import SampleFilter
+from slime_store.types.multimodal import MultimodalType, MultimodalTypes
+from slime_store.types.neutral import Placeholder, Record
+from slime_store.types.outputs import (
+    RolloutBatch,
+    RolloutFnEvalOutput,
+    RolloutFnTrainOutput,
+    iter_leaf_samples,
+)
+from slime_store.types.params import ParamInfo
+from slime_store.types.records import RolloutInfo, RunInfo, StoreStats, WeightVersionInfo
+from slime_store.types.sample import Sample
+
+__all__ = [
+    "MultimodalType",
+    "MultimodalTypes",
+    "ParamInfo",
+    "Placeholder",
+    "Record",
+    "RolloutBatch",
+    "RolloutFnEvalOutput",
+    "RolloutFnTrainOutput",
+    "RolloutInfo",
+    "RunInfo",
+    "Sample",
+    "SampleFilter",
+    "StoreStats",
+    "WeightVersionInfo",
+    "iter_leaf_samples",
+]

@@ -1,0 +1,55 @@
+"""Neutral stand-ins for values whose class the store cannot or must not bring back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """What lenient mode stored in place of a value that it could not keep.
+
+    Attributes:
+        type_name: class of the lost value, ``"module:QualName"``.
+        text: what it looked like, for people; shortened, and never evaluated.
+    """
+
+    type_name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """An instance of a user's class, loaded where that class is not available.
+
+    The store imports nothing because a file says so. An enum member, dataclass or named tuple whose
+    module is not loaded comes back as a record; recorded again, it stays what it was. Its fields
+    read as attributes (``record.name`` and ``record.value`` of an enum member), except where a field
+    is called ``type_name``, ``kind`` or ``fields``: those are found in ``fields`` only.
+
+    Attributes:
+        type_name: the class, ``"module:QualName"``.
+        kind: ``"enum"``, ``"dataclass"`` or ``"namedtuple"``.
+        fields: its fields by name, in the class's order; ``name`` and ``value`` of an enum member.
+    """
+
+    type_name: str
+    kind: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the field called ``name``."""
+        # pickle and copy ask before ``fields`` is there: look in __dict__, never at self.fields
+        fields = self.__dict__.get("fields", {})
+        if name in fields:
+            return fields[name]
+        type_name = self.__dict__.get("type_name", type(self).__name__)
+        raise AttributeError(f"record of {type_name!r} has no field {name!r}; it has {list(fields)}")
+
+    def __hash__(self) -> int:
+        """Agree with equality, also when a field cannot be hashed; enum members are often keys."""
+        try:
+            return hash((self.type_name, self.kind, frozenset(self.fields.items())))
+        except TypeError:
+            return hash((self.type_name, self.kind))

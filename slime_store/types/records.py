@@ -1,0 +1,120 @@
+"""What the store says about its contents. Frozen: the database is changed by methods, not by fields.
+
+Every ``_at`` is an aware ``datetime`` in UTC, every ``_bytes`` a number of bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from slime_store.types.params import ParamInfo
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """One training run.
+
+    Attributes:
+        name: its name, unique in the store.
+        config: what it was started with, exactly as given. None if nothing was given.
+        created_at: when the run was first opened for writing, UTC.
+        n_rollouts: recorded rollouts of both kinds; attempts of one rollout count once.
+    """
+
+    name: str
+    config: dict[str, Any] | None
+    created_at: datetime
+    n_rollouts: int
+
+
+@dataclass(frozen=True)
+class RolloutInfo:
+    """One attempt at one rollout.
+
+    Attributes:
+        run: name of the run.
+        kind: ``"train"`` or ``"eval"``.
+        rollout_id: the number slime handed to the rollout function. Train and eval count apart.
+        attempt: n-th recording of this (run, kind, rollout_id), from 1.
+        status: ``"open"`` while groups are still journalled, then ``"complete"``.
+        session: ordinal, in its run, of the session that wrote it, from 1.
+        n_groups: prompts' groups, the entries of the outer level of ``samples``; 0 for an eval.
+        n_samples: samples at all levels.
+        n_tokens: prompt and response tokens of all samples together.
+        n_bytes: bytes stored for it. Blobs it shares with other rollouts are counted in full.
+        metrics: the rollout function's metrics, exactly as given. None if it gave none.
+        started_at: when recording began: the call, or the first journalled group. UTC.
+        finished_at: when it became complete, UTC. None while it is open.
+        n_trajectories: executions; segments that one execution was split into count once.
+        placeholders: paths of values that lenient mode could not keep, in order, e.g.
+            ``"group 17, sample 1, metadata['fh']"``.
+    """
+
+    run: str
+    kind: str
+    rollout_id: int
+    attempt: int
+    status: str
+    session: int
+    n_groups: int
+    n_samples: int
+    n_tokens: int
+    n_bytes: int
+    metrics: dict[str, Any] | None
+    started_at: datetime
+    finished_at: datetime | None
+    n_trajectories: int = 0
+    placeholders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WeightVersionInfo:
+    """One version of the policy's weights, as the engine named it in one session.
+
+    Attributes:
+        session: ordinal, in its run, of the session that used it, from 1. Labels start again in
+            every process, so only (session, label) names the weights.
+        label: the engine's name for it, e.g. ``"7"``. Compare for equality only, never as a number.
+        ordinal: its place in the order of first use in the run, from 1.
+        first_seen_at: when it was first recorded, UTC.
+        params: the parameters of the update, if they were recorded.
+        metadata: notes on the version, if any were recorded.
+    """
+
+    session: int
+    label: str
+    ordinal: int
+    first_seen_at: datetime
+    params: list[ParamInfo] | None
+    metadata: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class StoreStats:
+    """How much a store holds.
+
+    Attributes:
+        url: where it is, without the password.
+        size_bytes: bytes on disk, database and blob directory together.
+        n_runs: runs.
+        n_rollouts: recorded rollouts, every attempt counted.
+        n_samples: samples, in every attempt.
+        n_tokens: prompt and response tokens of these samples.
+        n_prompts: distinct prompts.
+        n_blobs: distinct blobs.
+        blob_bytes: bytes of these blobs as stored, after compression.
+    """
+
+    url: str
+    size_bytes: int
+    n_runs: int
+    n_rollouts: int
+    n_samples: int
+    n_tokens: int
+    n_prompts: int
+    n_blobs: int
+    blob_bytes: int
