@@ -75,6 +75,17 @@ def tensor_to_bits(tensor: torch.Tensor) -> tuple[Array, str, tuple[int, ...]]:
     return bits.view(arrives), name, tuple(plain.shape)
 
 
+def bits_dtype(dtype: str) -> np.dtype[Any]:
+    """Return the numpy dtype that ``tensor_to_bits`` gives for a tensor dtype.
+
+    Raises:
+        BlobCorruptError: no such tensor dtype is stored.
+    """
+    if dtype not in _CARRIERS:
+        raise BlobCorruptError(f"tensor dtype {dtype!r} is unknown")
+    return np.dtype(_CARRIERS[dtype][1])
+
+
 def bits_to_tensor(array: Array, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:
     """Return the tensor of ``tensor_to_bits``, from its array in any exactly narrowed dtype.
 

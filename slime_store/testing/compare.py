@@ -247,11 +247,7 @@ def _attributes(value: Any) -> dict[str, Any]:
     for base in type(value).__mro__:
         slots = vars(base).get("__slots__", ())
         for slot in (slots,) if isinstance(slots, str) else slots:
-            name = (
-                f"_{base.__name__.lstrip('_')}{slot}"
-                if slot.startswith("__") and not slot.endswith("__")
-                else slot
-            )
+            name = f"_{base.__name__.lstrip('_')}{slot}" if slot.startswith("__") and not slot.endswith("__") else slot
             if slot not in ("__dict__", "__weakref__") and hasattr(value, name):
                 found[name] = getattr(value, name)
     found.update(getattr(value, "__dict__", {}))

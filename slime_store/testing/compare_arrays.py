@@ -92,10 +92,7 @@ def _unequal_items(one: Any, other: Any) -> Any:
             equal = (mine == theirs) | (numpy.isnan(mine) & numpy.isnan(theirs))
             differing |= ~(equal & (numpy.signbit(mine) == numpy.signbit(theirs))).reshape(-1)
         return differing
-    bits = [
-        numpy.ascontiguousarray(each).reshape(-1).view(numpy.uint8).reshape(one.size, -1)
-        for each in (one, other)
-    ]
+    bits = [numpy.ascontiguousarray(each).reshape(-1).view(numpy.uint8).reshape(one.size, -1) for each in (one, other)]
     return (bits[0] != bits[1]).any(axis=1)
 
 

@@ -102,9 +102,7 @@ def tensors() -> st.SearchStrategy[torch.Tensor]:
     The bits are arbitrary, so NaNs of any payload and denormals occur.
     """
     shapes = npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
-    return st.builds(
-        _tensor, st.sampled_from(TENSOR_DTYPES), shapes, st.integers(0, 2**32 - 1), st.booleans()
-    )
+    return st.builds(_tensor, st.sampled_from(TENSOR_DTYPES), shapes, st.integers(0, 2**32 - 1), st.booleans())
 
 
 def images() -> st.SearchStrategy[Image.Image]:

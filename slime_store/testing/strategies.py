@@ -124,11 +124,9 @@ def _usual_fields(count: int) -> dict[str, st.SearchStrategy[Any]]:
         "group_index": small,
         "index": small,
         "rollout_id": small,
-        "prompt": text_values()
-        | st.lists(st.fixed_dictionaries({"role": st.just("user"), "content": text_values()})),
+        "prompt": text_values() | st.lists(st.fixed_dictionaries({"role": st.just("user"), "content": text_values()})),
         "tokens": st.lists(ids, min_size=count, max_size=count + 4),
-        "multimodal_inputs": st.none()
-        | st.fixed_dictionaries({"images": st.none() | st.lists(images(), max_size=2)}),
+        "multimodal_inputs": st.none() | st.fixed_dictionaries({"images": st.none() | st.lists(images(), max_size=2)}),
         "multimodal_train_inputs": st.none() | st.fixed_dictionaries({"pixel_values": tensors()}),
         "multimodal_train_input_id": st.none() | text_values(),
         "apply_chat_template_kwargs": mapping,
@@ -155,9 +153,7 @@ def _usual_fields(count: int) -> dict[str, st.SearchStrategy[Any]]:
 
 
 def _metrics() -> st.SearchStrategy[Any]:
-    return st.none() | st.dictionaries(
-        text_values(), scalar_values() | st.just(torch.tensor(1.0)), max_size=3
-    )
+    return st.none() | st.dictionaries(text_values(), scalar_values() | st.just(torch.tensor(1.0)), max_size=3)
 
 
 def _is_number(value: Any) -> bool:

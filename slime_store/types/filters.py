@@ -145,9 +145,7 @@ def _to_rollout_ids(value: Any) -> tuple[int, ...] | range | None:
 def _parse_rollout_ids(text: str) -> tuple[int, ...] | range:
     match = _SLICE.fullmatch(text.strip())
     if match is None or not (match["start"] or match["slice"]):
-        raise ValueError(
-            f"rollout_ids is an id such as '7' or a range such as '10:20', '10:' or ':20', not {text!r}"
-        )
+        raise ValueError(f"rollout_ids is an id such as '7' or a range such as '10:20', '10:' or ':20', not {text!r}")
     start = int(match["start"] or 0)
     if not match["slice"]:
         return (start,)

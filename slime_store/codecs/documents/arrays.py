@@ -60,6 +60,7 @@ def _encode_dtype(dtype: np.dtype[Any], encoder: DocumentEncoder) -> Any:
             "offsets": [offset for _, _, offset in fields],
             "itemsize": dtype.itemsize,
             "aligned": dtype.isalignedstruct,
+            "titles": encoder.items(dtype.fields[n][2] if len(dtype.fields[n]) > 2 else None for n, _, _ in fields),
         }
     if dtype.kind in "MmSUVO" and type(dtype).__module__.startswith("numpy"):
         return dtype.str
@@ -79,6 +80,8 @@ def _decode_dtype(body: Any) -> np.dtype[Any]:
         "offsets": body["offsets"],
         "itemsize": body["itemsize"],
     }
+    if any(title is not None for title in body["titles"]):
+        spec["titles"] = body["titles"]
     dtype: np.dtype[Any] = np.dtype(spec, align=body["aligned"])  # type: ignore[call-overload]
     return dtype
 

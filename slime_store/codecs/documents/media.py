@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from slime_store.codecs.images import FrameParts, ImageParts, image_to_parts, parts_to_image
+from slime_store.codecs.tensors import (
+    bits_dtype,
+    bits_to_tensor,
+    layout_of,
+    parts_to_sparse,
+    sparse_to_parts,
+    tensor_to_bits,
+)
+from slime_store.errors import BlobCorruptError, UnsupportedValueError
 
 if TYPE_CHECKING:
     from slime_store.codecs.documents.decoder import DocumentDecoder
@@ -12,7 +26,102 @@ if TYPE_CHECKING:
 
 def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
     """Return the handler for a torch value or an image, or None."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        if isinstance(value, torch.Tensor):
+            return _encode_tensor
+        if isinstance(value, torch.Size):
+            return lambda v, encoder: {"$torch.size": list(v)}
+        if isinstance(value, torch.dtype):
+            return lambda v, encoder: {"$torch.dtype": str(v).removeprefix("torch.")}
+        if isinstance(value, torch.device):
+            return lambda v, encoder: {"$torch.device": str(v)}
+    pil = sys.modules.get("PIL.Image")
+    if pil is not None and isinstance(value, pil.Image):
+        return _encode_image
     return None
 
 
-DECODERS: dict[str, Callable[[Any, DocumentDecoder], Any]] = {}
+def _encode_tensor(value: Any, encoder: DocumentEncoder) -> Any:
+    try:
+        if layout_of(value) != "strided":
+            return {"$sparse": encoder.mapping(sparse_to_parts(value))}
+        bits, dtype, shape = tensor_to_bits(value)
+    except UnsupportedValueError as error:
+        return encoder.unsupported(value, error.reason)
+    return {"$tensor": {"dtype": dtype, "shape": list(shape)} | encoder.payload(bits)}
+
+
+def _decode_tensor(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
+    shape = tuple(body["shape"])
+    return bits_to_tensor(decoder.array(body, bits_dtype(body["dtype"]), shape), body["dtype"], shape)
+
+
+def _encode_image(value: Any, encoder: DocumentEncoder) -> Any:
+    try:
+        parts = image_to_parts(value)
+    except UnsupportedValueError as error:
+        return encoder.unsupported(value, error.reason)
+    frames = [_encode_frame(frame, encoder) for frame in parts.frames]
+    return {"$image": {"format": parts.format, "frame": parts.frame, "frames": frames}}
+
+
+def _encode_frame(frame: FrameParts, encoder: DocumentEncoder) -> dict[str, Any]:
+    return {
+        "mode": frame.mode,
+        "size": list(frame.size),
+        "pixels": encoder.payload(np.frombuffer(frame.pixels, np.uint8)),
+        "palette": encoder.encode(frame.palette, ".palette"),
+        "palette_object": encoder.encode(frame.palette_object, ".palette"),
+        "info": encoder.encode(frame.info, ".info"),
+        "exif": encoder.encode(frame.exif, ".exif"),
+    }
+
+
+def _decode_image(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
+    frames = tuple(_decode_frame(frame, decoder) for frame in body["frames"])
+    return parts_to_image(ImageParts(body["format"], frames, body["frame"]))
+
+
+def _decode_frame(body: dict[str, Any], decoder: DocumentDecoder) -> FrameParts:
+    width, height = body["size"]
+    return FrameParts(
+        mode=body["mode"],
+        size=(width, height),
+        pixels=bytes(decoder.payload(body["pixels"])),
+        palette=body["palette"],
+        palette_object=body["palette_object"],
+        info=body["info"],
+        exif=body["exif"],
+    )
+
+
+def _decode_dtype(body: str, decoder: DocumentDecoder) -> Any:
+    import torch
+
+    dtype = getattr(torch, body, None)
+    if not isinstance(dtype, torch.dtype):
+        raise BlobCorruptError(f"{body!r} is not a torch dtype")
+    return dtype
+
+
+def _decode_size(body: list[int], decoder: DocumentDecoder) -> Any:
+    import torch
+
+    return torch.Size(body)
+
+
+def _decode_device(body: str, decoder: DocumentDecoder) -> Any:
+    import torch
+
+    return torch.device(body)
+
+
+DECODERS: dict[str, Callable[[Any, DocumentDecoder], Any]] = {
+    "$tensor": _decode_tensor,
+    "$sparse": lambda body, decoder: parts_to_sparse(body),
+    "$image": _decode_image,
+    "$torch.size": _decode_size,
+    "$torch.dtype": _decode_dtype,
+    "$torch.device": _decode_device,
+}

@@ -14,9 +14,7 @@ Needs pytest and hypothesis. The whole suite takes some seconds on an embedded d
 
 import pytest
 
-pytest.register_assert_rewrite(
-    *(f"{__name__}.{name}" for name in ("attempts", "questions", "round_trips", "safety"))
-)
+pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in ("attempts", "questions", "round_trips", "safety")))
 
 from slime_store.testing.contract.attempts import AttemptContract  # noqa: E402  (after the line above)
 from slime_store.testing.contract.questions import QuestionContract  # noqa: E402

@@ -66,12 +66,12 @@ class AttemptContract:
                 run.record_train(rollout_id, make_train_output(), on_conflict="new_attempt")
             run.record_eval(0, make_eval_output())
 
-            def listed(**options: bool) -> set[tuple[str, int, int]]:
-                return {(info.kind, info.rollout_id, info.attempt) for info in run.rollouts(**options)}
+            def listed(attempts: bool) -> set[tuple[str, int, int]]:
+                return {(info.kind, info.rollout_id, info.attempt) for info in run.rollouts(attempts=attempts)}
 
             newest = {("train", 0, 2), ("train", 1, 1), ("eval", 0, 1)}
-            assert listed() == newest
-            assert listed(attempts=True) == newest | {("train", 0, 1)}
+            assert listed(False) == newest
+            assert listed(True) == newest | {("train", 0, 1)}
             assert {info.kind for info in run.rollouts("eval")} == {"eval"}
 
     def test_what_record_returns_is_what_the_listing_says(self, store_url: str) -> None:
@@ -85,6 +85,7 @@ class AttemptContract:
         assert_same(info.metrics, output.metrics)
         assert info.n_bytes > 0
         assert info.placeholders == ()
+        assert info.finished_at is not None
         assert info.started_at <= info.finished_at
         assert str(info.finished_at.utcoffset()) == "0:00:00"
 

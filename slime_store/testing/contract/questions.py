@@ -13,14 +13,15 @@ from slime_store.testing.contract.opening import opened, run_of
 from slime_store.testing.factories import make_eval_output, make_train_output
 from slime_store.types import Sample, SampleFilter
 
+_TRUNCATED, _ABORTED = Sample.Status.TRUNCATED, Sample.Status.ABORTED
 _TRAIN = [
-    Sample(index=0, group_index=0, reward=1.0, weight_versions=["3"], metadata={"task": "math"}, response="one 100% _ok_"),
-    Sample(index=1, group_index=0, reward=math.nan, weight_versions=["13"], metadata={"task": "code"}, prompt="p"),
-    Sample(index=2, group_index=1, reward=0.5, weight_versions=["3", "3", "4"], status=Sample.Status.TRUNCATED),
-    Sample(index=3, group_index=1, reward=None, weight_versions=["30", "4"], status=Sample.Status.ABORTED),
-    Sample(index=4, group_index=2, reward={"score": 2.0, "nest": {"x": 5}}, remove_sample=True, response="nul \x00 tail"),
-    Sample(index=5, group_index=None, reward=-1, metadata={"task": 7, "bad": math.inf}, response="Two 100 ok"),
-]  # fmt: skip
+    Sample(0, 0, reward=1.0, weight_versions=["3"], metadata={"task": "math"}, response="one 100% _ok_"),
+    Sample(0, 1, reward=math.nan, weight_versions=["13"], metadata={"task": "code"}, prompt="p"),
+    Sample(1, 2, reward=0.5, weight_versions=["3", "3", "4"], status=_TRUNCATED),
+    Sample(1, 3, reward=None, weight_versions=["30", "4"], status=_ABORTED),
+    Sample(2, 4, reward={"score": 2.0, "nest": {"x": 5}}, remove_sample=True, response="nul \x00 tail"),
+    Sample(None, 5, reward=-1, metadata={"task": 7, "bad": math.inf}, response="Two 100 ok"),
+]
 
 FILTERS: list[tuple[dict[str, Any], list[int]]] = [
     ({}, [0, 1, 2, 3, 4, 5]),
@@ -89,9 +90,7 @@ class QuestionContract:
             for rollout_id, output in outputs.items():
                 run.record_train(rollout_id, output)
             found = list(run.iter_samples(batch_size=3))
-        assert_same(
-            found, [sample for each in sorted(outputs) for group in outputs[each].samples for sample in group]
-        )
+        assert_same(found, [sample for each in sorted(outputs) for group in outputs[each].samples for sample in group])
 
     def test_only_the_newest_attempt_is_asked_unless_another_is_named(self, store_url: str) -> None:
         with run_of(store_url) as run:

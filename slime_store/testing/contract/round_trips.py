@@ -97,9 +97,7 @@ class RoundTripContract:
             run.record_train(0, groups)
         assert_same(loaded_train(store_url, 0), RolloutFnTrainOutput(groups, None))
 
-    @pytest.mark.parametrize(
-        "metrics", [None, {}, {"kl": math.nan, "n": 1, "x": [1, True, None], 3: "three"}]
-    )
+    @pytest.mark.parametrize("metrics", [None, {}, {"kl": math.nan, "n": 1, "x": [1, True, None], 3: "three"}])
     def test_metrics_come_back_and_none_is_not_empty(self, store_url: str, metrics: Any) -> None:
         with run_of(store_url) as run:
             run.record_train(0, RolloutFnTrainOutput([[_A]], metrics))
@@ -121,9 +119,7 @@ class RoundTripContract:
             run.record_train(0, [[Sample(), odd]])
         assert_same(loaded_train(store_url, 0).samples, [[Sample(), odd]])
 
-    @pytest.mark.parametrize(
-        "reward", [0, 0.0, False, -0.0, None, math.nan, math.inf, "1.0", [1.0], {}, 2**80]
-    )
+    @pytest.mark.parametrize("reward", [0, 0.0, False, -0.0, None, math.nan, math.inf, "1.0", [1.0], {}, 2**80])
     def test_a_reward_keeps_its_type(self, store_url: str, reward: Any) -> None:
         with run_of(store_url) as run:
             run.record_train(0, [[Sample(reward=reward)]])
@@ -161,7 +157,7 @@ class RoundTripContract:
             for sample in first.samples[0]:
                 sample.tokens.append(1)
                 sample.metadata["source"] = "changed"
-                sample.prompt[0]["content"] = "changed"
+                sample.prompt[0]["content"] = "changed"  # type: ignore[index]
             assert_same(run.load_train(0), output)
 
     def test_the_config_of_a_run_comes_back(self, store_url: str) -> None:
