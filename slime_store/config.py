@@ -36,8 +36,8 @@ class StoreConfig:
     ) -> StoreConfig:
         """Read a path, a ``sqlite:///`` or ``postgresql+psycopg://`` URL, or an SQLAlchemy ``URL``.
 
-        A bare path means SQLite; ``":memory:"`` and ``"sqlite://"`` an in-memory store. A relative path is made absolute
-        now, so that a later ``chdir`` or another process finds the same file.
+        A bare path means SQLite; ``":memory:"`` and ``"sqlite://"`` an in-memory store. A relative path is made
+        absolute now, so that a later ``chdir`` or another process finds the same file.
 
         Raises:
             InvalidUrlError: the text is no path and no URL of a supported database.

@@ -166,9 +166,7 @@ class OutdatedSchemaError(SchemaError):
     """The store needs a schema upgrade, which a read-only reader never does."""
 
     def __str__(self) -> str:
-        return (
-            f"{self.url} has the older schema {self.detail!r}; open it once without read_only=True to upgrade it"
-        )
+        return f"{self.url} has the older schema {self.detail!r}; open it once without read_only=True to upgrade it"
 
 
 class ForeignDatabaseError(SchemaError):

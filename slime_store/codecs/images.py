@@ -87,7 +87,7 @@ def image_to_parts(image: Image.Image) -> ImageParts:
             if count == 1:
                 return ImageParts(image.format, (shown_parts,), 0)
             shown = image.tell()
-            source = _opened_again(image, count) or image
+            source = _opened_again(image) or image
             frames = []
             for number in range(count):
                 if number != shown:
@@ -141,10 +141,11 @@ def _kept(image: Image.Image) -> Iterator[None]:
         image.info.update(info)
 
 
-def _opened_again(image: Image.Image, count: int) -> Image.Image | None:
+def _opened_again(image: Image.Image) -> Image.Image | None:
     """Return a second image of the same open file, to seek in; None where PIL keeps no such file.
 
-    Reading the frames in order from the start also avoids PIL's rewinding, which APNG does not survive.
+    Reading the frames in order, and not asking it for ``n_frames``, also avoids PIL's rewinding: APNG does not
+    survive it, and in older versions a TIFF of several modes does not.
     """
     from PIL import Image
 
@@ -157,7 +158,7 @@ def _opened_again(image: Image.Image, count: int) -> Image.Image | None:
         finally:
             file.seek(position)  # type: ignore[union-attr]
         again = Image.open(io.BytesIO(content))
-        return again if type(again) is type(image) and getattr(again, "n_frames", 1) == count else None
+        return again if type(again) is type(image) else None
     except Exception:  # closed or not a plain file: the caller's image is the only way to the frames
         return None
 

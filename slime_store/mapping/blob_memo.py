@@ -12,7 +12,7 @@ DIGEST_BYTES = 32
 
 def digest_of(array: np.ndarray[Any, Any]) -> str:
     """Return the hex BLAKE2b-256 of an array's bytes in C order."""
-    return hashlib.blake2b(memoryview(array.reshape(-1).view(np.uint8)), digest_size=DIGEST_BYTES).hexdigest()
+    return hashlib.blake2b(array.reshape(-1).view(np.uint8).data, digest_size=DIGEST_BYTES).hexdigest()
 
 
 class BlobMemo:

@@ -38,7 +38,7 @@ class StoredSamples:
     """Some samples of one rollout, as rows: what the repository read, by position."""
 
     layouts: Sequence[Sequence[str]]
-    columns: list[Mapping[str, Any]]
+    columns: Sequence[Mapping[Any, Any]]
     """One mapping for each sample, in order, with the columns of ``samples``."""
     prompts: dict[int, tuple[str | None, str | None]] = field(default_factory=dict)
     """prompt_pk -> (text, document)"""
@@ -86,7 +86,7 @@ class SampleDecoder:
                 arrays[position][pack.field] = value
         return arrays
 
-    def _sample(self, row: Mapping[str, Any], stored: StoredSamples, arrays: dict[str, Any]) -> Any:
+    def _sample(self, row: Mapping[Any, Any], stored: StoredSamples, arrays: dict[str, Any]) -> Any:
         position = row["position"]
         metadata, extra_text = stored.documents.get(position, (None, None))
         extra = {} if extra_text is None else self._documents.document(extra_text, self._fields)
@@ -129,7 +129,7 @@ class SampleDecoder:
         text, document = stored.prompts[prompt_pk] if prompt_pk is not None else (None, "null")
         return text if document is None else self._documents.document(document)
 
-    def _counters(self, sample: Any, name: str, row: Mapping[str, Any]) -> None:
+    def _counters(self, sample: Any, name: str, row: Mapping[Any, Any]) -> None:
         info = getattr(sample, name, None)
         if info is None:  # a framework version without these counters
             info = getattr(Sample, INFO_CLASSES[name])()
@@ -144,9 +144,7 @@ def layouts_of(text: str) -> list[list[str]]:
     return layouts
 
 
-def eval_data(
-    keys: Sequence[Any], datasets: Sequence[tuple[str | None, Any, Sequence[Any]]]
-) -> dict[Any, Any]:
+def eval_data(keys: Sequence[Any], datasets: Sequence[tuple[str | None, Any, Sequence[Any]]]) -> dict[Any, Any]:
     """Rebuild the dict of an eval.
 
     Args:

@@ -204,7 +204,7 @@ class RolloutEncoder:
         for name, absent in (("label", None), ("response", "")):
             value = attributes.get(name, absent)
             if type(value) is str:
-                shown = searchable(value[:MAX_TEXT])
+                shown: str | None = searchable(value[:MAX_TEXT])
                 if len(value) > MAX_TEXT or shown != value:
                     extra[name] = value
             else:
@@ -349,6 +349,6 @@ def _length(value: Any) -> int:
 
 
 def _mask_sum(piece: Piece | None) -> int | None:
-    if piece is None or piece.type not in ("int", "bool", "empty") and not piece.type.startswith(("int", "uint")):
+    if piece is None or (piece.type not in ("int", "bool", "empty") and not piece.type.startswith(("int", "uint"))):
         return None
     return int(piece.array.sum())

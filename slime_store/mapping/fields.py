@@ -1,7 +1,7 @@
 """Where each attribute of a sample is stored: the one table that says it.
 
-An attribute that is not in the table, known to nobody today, is stored in the sample's ``extra`` document. So is a value
-that its home cannot hold exactly; ``extra`` always wins when a sample is read.
+An attribute that is not in the table, known to nobody today, is stored in the sample's ``extra`` document. So is a
+value that its home cannot hold exactly; ``extra`` always wins when a sample is read.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ FIELDS: dict[str, Home] = {
 }
 
 EMPTY_DICT_DEFAULTS = frozenset({"apply_chat_template_kwargs"})
-"""Attributes at home in ``extra`` whose omitted value is ``{}``; of all others it is None. Frozen: stored data relies on it."""
+"""Attributes at home in ``extra`` whose omitted value is ``{}``; of all others it is None.
+
+Frozen: stored data relies on it.
+"""
 
 COUNTERS: dict[str, tuple[str, ...]] = {
     "spec_info": (
@@ -84,7 +87,7 @@ INFO_CLASSES = {"spec_info": "SpecInfo", "prefix_cache_info": "PrefixCacheInfo"}
 ARRAY_FIELDS = tuple(name for name, home in FIELDS.items() if home is Home.ARRAY)
 
 MAX_TEXT = 64 * 1024 * 1024
-"""Longest text, in characters, that a TEXT column takes; longer texts are blobs, and the column holds their beginning."""
+"""Longest text, in characters, that a TEXT column takes; of longer ones, kept as blobs, it holds the beginning."""
 
 
 def omitted_value(name: str) -> Any:

@@ -1,17 +1,18 @@
 """Array packs: one field of consecutive samples, joined into one array.
 
-A pack is described by a small JSON ``layout``: ``{"of": "list" | "ndarray" | "tensor", "type": ..., "tail": [...], "n": [...]}``.
-``type`` is the element type of lists (``codecs.lists``) or the dtype of arrays and tensors, ``tail`` the shape after the
-first dimension, and ``n`` the length of each sample's value, null where a sample has none in this pack.
+A pack is described by a small JSON ``layout``: ``{"of": ..., "type": ..., "tail": [...], "n": [...]}``. ``of`` is "list",
+"ndarray" or "tensor", ``type`` the element type of lists (``codecs.lists``) or the dtype of arrays and tensors, ``tail``
+the shape after the first dimension, and ``n`` the length of each sample's value, null where a sample has none in this pack.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,8 @@ class Pack:
     of: str
     type: str
     tail: tuple[int, ...]
-    lengths: list[int | None] = field(default_factory=list)
-    arrays: list[Array] = field(default_factory=list)
+    lengths: list[int | None] = dataclasses.field(default_factory=list)
+    arrays: list[Array] = dataclasses.field(default_factory=list)
     raw_bytes: int = 0
 
     @property

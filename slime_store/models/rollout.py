@@ -58,7 +58,7 @@ class SampleGroupRow(Base):
     """The samples of one prompt in one train rollout."""
 
     __tablename__ = "sample_groups"
-    __table_args__ = {"sqlite_with_rowid": False}
+    __table_args__ = ({"sqlite_with_rowid": False},)
 
     rollout_pk: Mapped[int] = mapped_column(
         BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False

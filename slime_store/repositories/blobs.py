@@ -35,7 +35,7 @@ class BlobRepository:
         found: dict[str, tuple[int, int]] = {}
         for chunk in chunked(sorted(set(digests))):
             query = select(BlobRow.digest, BlobRow.id, BlobRow.n_bytes).where(BlobRow.digest.in_(chunk))
-            found |= {row[0]: (row[1], row[2]) for row in self._connection.execute(query)}
+            found |= {str(row[0]): (row[1], row[2]) for row in self._connection.execute(query)}
         return found
 
     def add_shared(self, payloads: Mapping[str, Payload]) -> dict[str, int]:

@@ -10,7 +10,8 @@ _SHARED_CONTENT = 0x534C5354  # any number that no other program in the database
 def lock_shared_content(connection: Connection, *, exclusive: bool) -> None:
     """Keep prompts and blobs that this transaction found from being deleted before it refers to them.
 
-    Recording takes the lock shared, deleting takes it alone; it is held until the transaction ends. Nothing to do on SQLite.
+    Recording takes the lock shared, deleting takes it alone; it is held until the transaction ends.
+    SQLite, which has one writer, needs none.
     """
     if connection.dialect.name == "postgresql":
         mode = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"

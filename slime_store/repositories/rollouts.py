@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select
 from sqlalchemy.orm import aliased
 
 from slime_store.errors import RolloutNotFoundError
@@ -20,7 +20,7 @@ from slime_store.models import (
     SessionRow,
 )
 
-INFO_COLUMNS = (
+INFO_COLUMNS: tuple[Any, ...] = (
     RolloutRow.id,
     RunRow.name.label("run"),
     SessionRow.ordinal.label("session"),
@@ -37,6 +37,13 @@ INFO_COLUMNS = (
     RolloutRow.placeholders,
     RolloutRow.started_at,
     RolloutRow.finished_at,
+)
+
+
+_INFOS: Any = (
+    select(*INFO_COLUMNS)
+    .join(RunRow, RunRow.id == RolloutRow.run_pk)
+    .join(SessionRow, SessionRow.id == RolloutRow.session_pk)
 )
 
 
@@ -107,7 +114,7 @@ class RolloutRepository:
 
     def infos(self, kind: str | None, *, all_attempts: bool) -> Sequence[Row[Any]]:
         """Return INFO_COLUMNS of the run's complete rollouts, ordered by kind (train first), id and attempt."""
-        query = self._info_query().where(RolloutRow.run_pk == self._run_pk, RolloutRow.status == "complete")
+        query = _INFOS.where(RolloutRow.run_pk == self._run_pk, RolloutRow.status == "complete")
         if kind is not None:
             query = query.where(RolloutRow.kind == kind)
         if not all_attempts:
@@ -117,7 +124,7 @@ class RolloutRepository:
 
     def info(self, pk: int) -> Row[Any]:
         """Return INFO_COLUMNS of one rollout."""
-        return self._connection.execute(self._info_query().where(RolloutRow.id == pk)).one()
+        return self._connection.execute(_INFOS.where(RolloutRow.id == pk)).one()
 
     def datasets(self, pk: int) -> Sequence[Row[Any]]:
         """Return the eval datasets of a rollout, in order."""
@@ -145,13 +152,6 @@ class RolloutRepository:
         newest = select(func.max(RolloutRow.finished_at)).where(RolloutRow.run_pk == self._run_pk)
         last = self._connection.execute(newest).scalar()
         return now if last is None else max(now, last)
-
-    def _info_query(self) -> Select[Any]:
-        return (
-            select(*INFO_COLUMNS)
-            .join(RunRow, RunRow.id == RolloutRow.run_pk)
-            .join(SessionRow, SessionRow.id == RolloutRow.session_pk)
-        )
 
     def _nearest(self, kind: str, rollout_id: int) -> tuple[int, ...]:
         same = and_(RolloutRow.run_pk == self._run_pk, RolloutRow.kind == kind, RolloutRow.status == "complete")

@@ -30,7 +30,7 @@ class RunRepository:
         self._connection = connection
 
     def ensure(self, name: str, config: str, now: datetime) -> int:
-        """Return the run's key, adding the run unless it is present. A config other than "null" replaces the old one."""
+        """Return the run's key, adding the run unless it is present; a config other than "null" replaces the old."""
         insert_unless_present(
             self._connection, RunRow.__table__, [{"name": name, "config": config, "created_at": now}], "name"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, null, or_, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, null, or_, select
 
 from slime_store.blobs import Payload
 from slime_store.codecs.arrays import EncodedArray
@@ -114,9 +114,7 @@ class SampleRepository:
             if blob_pk is not None:
                 blob_pks.append(blob_pk)
             span = (pack.field, pack.first_position, pack.last_position)
-            rows.append(
-                (*span, payload.codec, payload.dtype, pack.layout, payload.n_bytes, payload.data, blob_pk)
-            )
+            rows.append((*span, payload.codec, payload.dtype, pack.layout, payload.n_bytes, payload.data, blob_pk))
         self._insert(SampleArrayRow, _ARRAY_COLUMNS, rows)
         return blob_pks
 
@@ -202,7 +200,7 @@ class SampleRepository:
             )
         return packs
 
-    def _rows(self, query: Select[Any], model: Any, positions: Sequence[int] | None) -> Iterable[Mapping[str, Any]]:
+    def _rows(self, query: Any, model: Any, positions: Sequence[int] | None) -> Iterable[RowMapping]:
         query = query.where(model.rollout_pk == self._pk)
         if not query._order_by_clauses:
             query = query.order_by(model.position)

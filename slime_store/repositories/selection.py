@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select
@@ -41,7 +40,7 @@ class SelectionRepository:
         self._where = where
         self._digest = prompt_digest
 
-    def rollouts(self) -> Sequence[Row[Any]]:
+    def rollouts(self) -> list[Row[Any]]:
         """Return (id, kind, rollout_id, attempt, layouts) of the rollouts that may hold such samples.
 
         Train rollouts come first, then by rollout id, then by attempt. Without a condition on the attempt, only the
@@ -60,7 +59,8 @@ class SelectionRepository:
             RolloutRow.id, RolloutRow.kind, RolloutRow.rollout_id, RolloutRow.attempt, RolloutRow.layouts
         ).where(*conditions)
         order = (RolloutRow.kind.desc(), RolloutRow.rollout_id, RolloutRow.attempt)
-        return self._connection.execute(query.order_by(*order)).all()
+        rows: list[Row[Any]] = list(self._connection.execute(query.order_by(*order)))
+        return rows
 
     def positions(self, rollout_pk: int, *, after: int, limit: int) -> list[int]:
         """Return the next positions in one rollout, rising, that meet every condition on samples."""
@@ -150,7 +150,7 @@ def _in(column: Any, ids: tuple[int, ...] | range) -> ColumnElement[bool]:
             return column.in_([])  # type: ignore[no-any-return]
         condition = and_(column >= ids.start, column < ids.stop)
         return condition if ids.step == 1 else and_(condition, (column - ids.start) % ids.step == 0)
-    spans = []
+    spans: list[tuple[int, int]] = []
     for number in ids:
         if spans and spans[-1][1] == number - 1:
             spans[-1] = (spans[-1][0], number)
@@ -161,4 +161,4 @@ def _in(column: Any, ids: tuple[int, ...] | range) -> ColumnElement[bool]:
     # more ids than some builds take bind variables: as literals, which are whole numbers and nothing else
     from sqlalchemy import literal_column
 
-    return column.in_([literal_column(str(int(number))) for number in ids])  # type: ignore[no-any-return]
+    return column.in_([literal_column(str(int(number))) for number in ids])

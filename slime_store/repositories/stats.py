@@ -12,9 +12,7 @@ def count_everything(connection: Connection) -> dict[str, int]:
     n_rollouts, n_samples, n_tokens = connection.execute(
         select(func.count(), func.sum(RolloutRow.n_samples), func.sum(RolloutRow.n_tokens)).select_from(RolloutRow)
     ).one()
-    n_blobs, blob_bytes = connection.execute(
-        select(func.count(), func.sum(BlobRow.n_bytes)).select_from(BlobRow)
-    ).one()
+    n_blobs, blob_bytes = connection.execute(select(func.count(), func.sum(BlobRow.n_bytes)).select_from(BlobRow)).one()
     return {
         "n_runs": connection.execute(select(func.count()).select_from(RunRow)).scalar_one(),
         "n_rollouts": n_rollouts,

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from slime_store.errors import BackgroundRecordError
 
@@ -25,6 +25,12 @@ class BackgroundWriter:
     A failure is on the task's future, is logged, and is raised once by whichever comes first of ``raise_failure``,
     ``flush`` and ``close``.
     """
+
+    _lock: threading.Lock
+    _places: threading.BoundedSemaphore
+    _executor: ThreadPoolExecutor | None
+    _pending: set[Future[Any]]
+    _failures: list[BackgroundRecordError]
 
     def __init__(self) -> None:
         self._reset()
@@ -84,6 +90,6 @@ class BackgroundWriter:
         """Start afresh; also in a forked child, whose parent's thread and tasks are the parent's."""
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(MAX_PENDING)
-        self._executor: ThreadPoolExecutor | None = None
-        self._pending: set[Future[object]] = set()
-        self._failures: list[BackgroundRecordError] = []
+        self._executor = None
+        self._pending = set()
+        self._failures = []

@@ -67,7 +67,7 @@ class StoreHandle:
         """Finish background work, then let go of every connection. Closing twice is no error.
 
         Raises:
-            BackgroundRecordError: a background record failed and was not reported yet; the store is closed all the same.
+            BackgroundRecordError: a background record failed unreported; the store is closed all the same.
         """
         if self._closed_by is not None:
             return

@@ -104,9 +104,7 @@ def delete_rollouts(
 class _Recording:
     """One transaction."""
 
-    def __init__(
-        self, connection: sa.Connection, handle: StoreHandle, request: RecordRequest, session_pk: int
-    ) -> None:
+    def __init__(self, connection: sa.Connection, handle: StoreHandle, request: RecordRequest, session_pk: int) -> None:
         self.files_to_remove: list[str] = []
         self._connection = connection
         self._request = request

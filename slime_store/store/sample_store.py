@@ -115,7 +115,7 @@ class SampleStore:
         """Finish background work and let go of every connection; closing twice is no error.
 
         Raises:
-            BackgroundRecordError: a background record failed and was not reported yet; the store is closed all the same.
+            BackgroundRecordError: a background record failed unreported; the store is closed all the same.
         """
         self._handle.close()
 

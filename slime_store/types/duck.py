@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 _MARKS = ("Status", "SpecInfo", "from_dict", "to_dict")
 _FIELDS = frozenset({"prompt", "tokens", "response", "reward", "status"})
 
 
-@lru_cache(maxsize=256)
+_known: dict[Any, bool] = {}
+
+
 def is_sample_type(cls: type[Any]) -> bool:
     """True for a ``Sample`` class: a dataclass with the fields and nested classes of slime's."""
-    fields = getattr(cls, "__dataclass_fields__", None)
-    return fields is not None and fields.keys() >= _FIELDS and all(hasattr(cls, mark) for mark in _MARKS)
+    answer = _known.get(cls)
+    if answer is None:
+        fields = getattr(cls, "__dataclass_fields__", None)
+        answer = fields is not None and fields.keys() >= _FIELDS and all(hasattr(cls, mark) for mark in _MARKS)
+        _known[cls] = answer
+    return answer
 
 
 def is_sample(value: Any) -> bool:

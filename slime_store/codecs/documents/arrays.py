@@ -53,14 +53,15 @@ def _encode_dtype(dtype: np.dtype[Any], encoder: DocumentEncoder) -> Any:
         base, shape = dtype.subdtype
         return {"base": _encode_dtype(base, encoder), "shape": list(shape)}
     if dtype.fields is not None:
-        fields = [(n, *dtype.fields[n][:2]) for n in dtype.names or ()]
+        described: dict[str, tuple[Any, ...]] = dict(dtype.fields)
+        fields = [(n, *described[n], None)[:4] for n in dtype.names or ()]
         return {
-            "names": [n for n, _, _ in fields],
-            "formats": [_encode_dtype(d, encoder) for _, d, _ in fields],
-            "offsets": [offset for _, _, offset in fields],
+            "names": [n for n, _, _, _ in fields],
+            "formats": [_encode_dtype(d, encoder) for _, d, _, _ in fields],
+            "offsets": [offset for _, _, offset, _ in fields],
             "itemsize": dtype.itemsize,
             "aligned": dtype.isalignedstruct,
-            "titles": encoder.items(dtype.fields[n][2] if len(dtype.fields[n]) > 2 else None for n, _, _ in fields),
+            "titles": encoder.items(title for _, _, _, title in fields),
         }
     if dtype.kind in "MmSUVO" and type(dtype).__module__.startswith("numpy"):
         return dtype.str
@@ -71,7 +72,8 @@ def _decode_dtype(body: Any) -> np.dtype[Any]:
     if isinstance(body, str):
         return DTYPES[body] if body in DTYPES else np.dtype(body)
     if isinstance(body, list):
-        return DTYPES[body[0]].newbyteorder("S")
+        swapped: np.dtype[Any] = DTYPES[body[0]].newbyteorder("S")
+        return swapped
     if "base" in body:
         return np.dtype((_decode_dtype(body["base"]), tuple(body["shape"])))
     spec = {

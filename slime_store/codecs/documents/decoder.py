@@ -78,7 +78,8 @@ class DocumentDecoder:
             raise BlobCorruptError(f"an array of {dtype} {shape} has {len(data)} bytes, not {expected}")
         if expected == 0:
             return np.empty(shape, dtype)
-        return np.frombuffer(data, dtype).reshape(shape).copy()
+        array: np.ndarray[Any, Any] = np.frombuffer(data, dtype).reshape(shape).copy()
+        return array
 
     def _object(self, body: dict[str, Any]) -> Any:
         if len(body) != 1:

@@ -19,9 +19,7 @@ _STRINGS = frozenset({str})
 # What the text must not contain to be exact and to pass every database: a key that looks like a tag, NUL,
 # an integer of 64 bits or more. A hit inside a string only costs the slow path.
 _SUSPECT = re.compile(r'"\$[^"]*":|\\u0000|\d{19}')
-_dumps = json.JSONEncoder(
-    ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")
-).encode
+_dumps = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def plain_json(value: Any) -> str | None:

@@ -28,8 +28,7 @@ _FACTORIES: dict[str, Any] = {
     t.__name__: t for t in (list, dict, set, tuple, int, float, str, bool, bytes, complex, frozenset)
 }
 _PATHS: dict[str, type[pathlib.PurePath]] = {
-    t.__name__: t
-    for t in (pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.PosixPath, pathlib.WindowsPath)
+    t.__name__: t for t in (pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.PosixPath, pathlib.WindowsPath)
 }
 _CANONICAL_NAN = struct.pack(">d", math.nan)
 
