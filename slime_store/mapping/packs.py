@@ -1,8 +1,9 @@
 """Array packs: one field of consecutive samples, joined into one array.
 
-A pack is described by a small JSON ``layout``: ``{"of": ..., "type": ..., "tail": [...], "n": [...]}``. ``of`` is "list",
-"ndarray" or "tensor", ``type`` the element type of lists (``codecs.lists``) or the dtype of arrays and tensors, ``tail``
-the shape after the first dimension, and ``n`` the length of each sample's value, null where a sample has none in this pack.
+A pack is described by a small JSON ``layout``: ``{"of": ..., "type": ..., "tail": [...], "n": [...]}``. ``of`` is
+"list", "ndarray" or "tensor", ``type`` the element type of lists (``codecs.lists``) or the dtype of arrays and
+tensors, ``tail`` the shape after the first dimension, and ``n`` the length of each sample's value, null where a
+sample has none in this pack.
 """
 
 from __future__ import annotations

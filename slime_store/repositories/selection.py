@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, literal_column, or_, select
 
 from slime_store.mapping.text import searchable
 from slime_store.models import (
@@ -147,7 +147,7 @@ class SelectionRepository:
 def _in(column: Any, ids: tuple[int, ...] | range) -> ColumnElement[bool]:
     if isinstance(ids, range):
         if not ids:
-            return column.in_([])  # type: ignore[no-any-return]
+            return false()
         condition = and_(column >= ids.start, column < ids.stop)
         return condition if ids.step == 1 else and_(condition, (column - ids.start) % ids.step == 0)
     spans: list[tuple[int, int]] = []
@@ -157,8 +157,6 @@ def _in(column: Any, ids: tuple[int, ...] | range) -> ColumnElement[bool]:
         else:
             spans.append((number, number))
     if len(spans) <= 100:
-        return or_(*[column.between(*span) for span in spans]) if spans else column.in_([])  # type: ignore[no-any-return]
+        return or_(false(), *[column.between(*span) for span in spans])
     # more ids than some builds take bind variables: as literals, which are whole numbers and nothing else
-    from sqlalchemy import literal_column
-
-    return column.in_([literal_column(str(int(number))) for number in ids])
+    return or_(false(), column.in_([literal_column(str(int(number))) for number in ids]))

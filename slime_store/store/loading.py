@@ -16,6 +16,7 @@ from slime_store.repositories.blobs import DocumentBlobs
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.samples import SampleRepository
 from slime_store.repositories.selection import SelectionRepository
+from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import decode_inline
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample, SampleFilter
@@ -50,7 +51,7 @@ def load_train(
     handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> RolloutFnTrainOutput:
     """Return a train rollout. Costs a bounded number of queries, and one for each distinct blob in its documents."""
-    with handle.reading() as connection:
+    with paused(), handle.reading() as connection:
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
@@ -63,7 +64,7 @@ def load_eval(
     handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> RolloutFnEvalOutput:
     """Return an eval rollout, with the datasets in the order in which they were recorded."""
-    with handle.reading() as connection:
+    with paused(), handle.reading() as connection:
         rollouts = RolloutRepository(connection, run_pk)
         row = rollouts.find(run, "eval", rollout_id, attempt)
         blobs = handle.blobs(connection)

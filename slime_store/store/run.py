@@ -16,6 +16,7 @@ from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
 from slime_store.store import loading
+from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import decode_inline, encode_inline, rollout_info
 from slime_store.store.recording import OnConflict, RecordRequest, delete_rollouts, remove_files, write_rollout
@@ -105,7 +106,9 @@ class Run:
         """
         samples, metrics = as_train(output)
         encoder = self._encoder(strict, background)
-        return self._record(rollout_id, encoder.train(samples, metrics, state), on_conflict, background)
+        with paused():
+            encoded = encoder.train(samples, metrics, state)
+        return self._record(rollout_id, encoded, on_conflict, background)
 
     @overload
     def record_eval(
@@ -159,7 +162,8 @@ class Run:
         if not isinstance(data, dict):
             raise UnsupportedValueError("data", f"expected a dict of eval datasets, found {type(data).__name__}")
         encoder = self._encoder(strict, background)
-        encoded = encoder.evaluation(data, metrics, state)
+        with paused():
+            encoded = encoder.evaluation(data, metrics, state)
         return self._record(rollout_id, encoded, on_conflict, background, weight_version)
 
     def record_weight_version(

@@ -1,6 +1,7 @@
 """What every store must do, as a pytest suite. It uses the public door only.
 
-Make a subclass whose fixture gives the URL of a new, empty database for each test::
+Make a subclass, and a fixture that gives the URL of a new, empty database to each test: in the class, as
+here, or in ``conftest.py``::
 
     from slime_store.testing.contract import StoreContract
 
@@ -9,7 +10,7 @@ Make a subclass whose fixture gives the URL of a new, empty database for each te
         def store_url(self, tmp_path):
             return f"sqlite:///{tmp_path}/store.db"
 
-Needs pytest and hypothesis. The whole suite takes some seconds on an embedded database.
+Needs pytest and hypothesis. The whole suite takes half a minute on an embedded database.
 """
 
 import pytest
@@ -25,9 +26,4 @@ __all__ = ["StoreContract"]
 
 
 class StoreContract(RoundTripContract, AttemptContract, QuestionContract, SafetyContract):
-    """The whole contract; see the module for how to run it."""
-
-    @pytest.fixture
-    def store_url(self) -> str:
-        """The URL of a new, empty database. Subclasses provide it."""
-        raise NotImplementedError("override the fixture store_url: return the URL of a new, empty database")
+    """The whole contract, over a fixture ``store_url``; see the module for how to run it."""

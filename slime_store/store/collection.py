@@ -1,0 +1,47 @@
+"""Keeping Python's cycle collector out of bulk work.
+
+Making the objects of a rollout (thousands of lists, dicts and samples, none of them garbage) sets off collections that
+walk every element of every long list alive: measured on workload W1, a third of the time of a load.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_lock = threading.Lock()
+_depth = 0
+_was_enabled = False
+
+
+@contextmanager
+def paused() -> Iterator[None]:
+    """Suspend automatic collection in this process, and resume it if it was on. May be nested and used by threads."""
+    global _depth, _was_enabled
+    with _lock:
+        if _depth == 0:
+            _was_enabled = gc.isenabled()
+            gc.disable()
+        _depth += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _depth -= 1
+            if _depth == 0 and _was_enabled:
+                gc.enable()
+
+
+def _resume_in_child() -> None:
+    """A forked child has none of the threads that paused: collect again."""
+    global _lock, _depth
+    _lock = threading.Lock()
+    if _depth and _was_enabled:
+        gc.enable()
+    _depth = 0
+
+
+os.register_at_fork(after_in_child=_resume_in_child)
