@@ -21,7 +21,6 @@ class SampleRow(Base):
     __table_args__ = (
         Index(None, "prompt_pk"),
         Index(None, "last_weight_version_pk"),
-        Index(None, "first_weight_version_pk"),
         {"sqlite_with_rowid": False},
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, null, or_, select
 
-from slime_store.blobs import Payload
+from slime_store.blobs import FILE_BYTES, Payload
 from slime_store.codecs.arrays import EncodedArray
 from slime_store.database import chunked, insert_rows
 from slime_store.mapping.decode import StoredPack, StoredSamples
@@ -107,14 +107,15 @@ class SampleRepository:
         )
 
     def add_arrays(self, packs: Sequence[tuple[Pack, Payload]], blobs: BlobRepository) -> list[int]:
-        """Add array packs; return the keys of the blobs that hold the large ones."""
+        """Add array packs; return the keys of the blobs that hold the large ones: no row takes more than FILE_BYTES."""
         rows, blob_pks = [], []
         for pack, payload in packs:
-            blob_pk = None if payload.data is not None else blobs.add(payload)
-            if blob_pk is not None:
+            data, blob_pk = payload.data, None
+            if data is None or len(data) >= FILE_BYTES:
+                data, blob_pk = None, blobs.add(payload)
                 blob_pks.append(blob_pk)
             span = (pack.field, pack.first_position, pack.last_position)
-            rows.append((*span, payload.codec, payload.dtype, pack.layout, payload.n_bytes, payload.data, blob_pk))
+            rows.append((*span, payload.codec, payload.dtype, pack.layout, payload.n_bytes, data, blob_pk))
         self._insert(SampleArrayRow, _ARRAY_COLUMNS, rows)
         return blob_pks
 
