@@ -4,7 +4,8 @@
     pip install blosc2 lz4                      # then these are measured too
     python -m benchmarks.codecs --chunk 50      # megabytes a chunk; --size is the data a case
 
-Every candidate gives back a fresh writable array and is checked for it. One thread, processor time (so that a busy machine disturbs little), best of some rounds.
+Every candidate gives back a fresh writable array and is checked for it. One thread, processor time (so that
+a busy machine disturbs little), best of some rounds.
 docs/measurements/compressors.md holds a run of it and what was decided.
 """
 
@@ -57,12 +58,15 @@ def cases(n_bytes: int) -> dict[str, Array]:
 
 
 def _routing(rng: np.random.Generator, tokens: int) -> Array:
-    base = min(tokens, 2000)
-    noise = rng.gumbel(size=(base, 48, 128)) - 0.7 * np.log(np.arange(1, 129))
-    chosen = np.argsort(-noise, -1)[..., :8].astype(np.uint8)
+    """Return (tokens, 48, 8) experts: each layer has its own popular ones, no token repeats another's choice."""
+    chosen = np.empty((tokens, 48, 8), np.uint8)
+    popularity = -0.7 * np.log(np.arange(1, 129, dtype=np.float32))
     for layer in range(48):
-        chosen[:, layer] = rng.permutation(128).astype(np.uint8)[chosen[:, layer]]
-    return chosen[rng.integers(0, base, tokens)] if tokens > base else chosen
+        score = popularity[rng.permutation(128)] - np.log(
+            rng.standard_exponential((tokens, 128), np.float32) + np.float32(1e-30)
+        )
+        chosen[:, layer] = np.argpartition(-score, 8, axis=1)[:, :8]
+    return chosen
 
 
 def _ours(codec_id: str) -> Candidate:

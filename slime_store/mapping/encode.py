@@ -19,6 +19,9 @@ from slime_store.mapping.text import searchable
 from slime_store.types.duck import is_sample
 
 _INT64 = range(-(2**63), 2**63)
+_SUMMABLE = frozenset({"empty", "int", "float", "bool", "float16", "float32", "float64"}) | {
+    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
 
 
 class RolloutEncoder:
@@ -349,6 +352,8 @@ def _length(value: Any) -> int:
 
 
 def _mask_sum(piece: Piece | None) -> int | None:
-    if piece is None or (piece.type not in ("int", "bool", "empty") and not piece.type.startswith(("int", "uint"))):
+    """Sum a loss mask of any type whose array holds its numbers; None where the sum is not whole."""
+    if piece is None or piece.type.removeprefix("numpy.") not in _SUMMABLE:
         return None
-    return int(piece.array.sum())
+    total = float(piece.array.sum(dtype=np.float64))  # exact up to 2**53
+    return int(total) if total.is_integer() and int(total) in _INT64 else None

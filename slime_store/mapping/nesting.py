@@ -96,7 +96,7 @@ def nest(shape: str, samples: list[Any]) -> Any:
     remaining = iter(samples)
     try:
         tree = _build(json.loads(shape), remaining)
-    except (ValueError, TypeError, KeyError, StopIteration, RecursionError) as exc:
+    except (ValueError, TypeError, KeyError, RuntimeError) as exc:
         raise BlobCorruptError(f"the nesting {shape[:80]!r} does not fit {len(samples)} samples") from exc
     if next(remaining, None) is not None:
         raise BlobCorruptError(f"the nesting {shape[:80]!r} takes fewer than {len(samples)} samples")

@@ -148,7 +148,7 @@ def _in(column: Any, ids: tuple[int, ...] | range) -> ColumnElement[bool]:
     if isinstance(ids, range):
         if not ids:
             return false()
-        condition = and_(column >= ids.start, column < ids.stop)
+        condition = and_(column >= ids[0], column <= ids[-1])
         return condition if ids.step == 1 else and_(condition, (column - ids.start) % ids.step == 0)
     spans: list[tuple[int, int]] = []
     for number in ids:

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from slime_store.errors import BackgroundRecordError
@@ -42,9 +42,9 @@ class BackgroundWriter:
         with self._lock:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(1, thread_name_prefix="slime_store-writer")
-            future = self._executor.submit(task)
+            future = self._executor.submit(self._run, what, task)
             self._pending.add(future)
-        future.add_done_callback(lambda done: self._finished(what, done))
+        future.add_done_callback(self._finished)
         return future
 
     def raise_failure(self) -> None:
@@ -62,29 +62,39 @@ class BackgroundWriter:
         """Wait until every task submitted so far has ended, then do as ``raise_failure``."""
         with self._lock:
             pending = list(self._pending)
-        for future in pending:
-            future.exception()
+        wait(pending)
         self.raise_failure()
 
     def close(self) -> None:
-        """Finish all tasks, end the thread, then do as ``raise_failure``."""
+        """Finish all tasks, end the thread, then raise all failures that were not raised yet, as one."""
         with self._lock:
             executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(wait=True)
-        self.raise_failure()
+        with self._lock:
+            failures, self._failures = self._failures, []
+        if len(failures) > 1:
+            what, reason = ("; ".join(parts) for parts in zip(*[failure.args for failure in failures], strict=True))
+            raise BackgroundRecordError(what, reason) from failures[0].__cause__
+        if failures:
+            raise failures[0]
 
-    def _finished(self, what: str, future: Future[T]) -> None:
-        error = future.exception()
+    def _run(self, what: str, task: Callable[[], T]) -> T:
+        """Do a task; its failure is noted before its future is done, so that whoever waits for that finds it."""
+        try:
+            return task()
+        except BaseException as error:
+            failure = BackgroundRecordError(what, f"{type(error).__name__}: {error}")
+            failure.__cause__ = error
+            with self._lock:
+                self._failures.append(failure)
+            _log.error("recording %s in the background failed: %s", what, error)
+            raise
+
+    def _finished(self, future: Future[Any]) -> None:  # or cancelled by the caller, which is no failure
         with self._lock:
             self._pending.discard(future)
-            if error is not None:
-                failure = BackgroundRecordError(what, f"{type(error).__name__}: {error}")
-                failure.__cause__ = error
-                self._failures.append(failure)
         self._places.release()
-        if error is not None:
-            _log.error("recording %s in the background failed: %s", what, error)
 
     def _reset(self) -> None:
         """Start afresh; also in a forked child, whose parent's thread and tasks are the parent's."""

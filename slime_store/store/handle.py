@@ -59,6 +59,18 @@ class StoreHandle:
         with write(self.engine) as connection:
             yield connection
 
+    def check_writable(self, operation: str) -> None:
+        """Refuse at once what a transaction would refuse later.
+
+        Raises:
+            ReadOnlyStoreError: the store was opened with ``read_only=True``.
+            StoreClosedError: the store was closed.
+        """
+        if self.config.read_only:
+            raise ReadOnlyStoreError(operation)
+        if self._closed_by is not None:
+            raise StoreClosedError()
+
     def blobs(self, connection: Connection) -> BlobRepository:
         """The blob repository of a transaction."""
         return BlobRepository(connection, self.directory)

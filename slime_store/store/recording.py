@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from slime_store.blobs import PayloadWriter
-from slime_store.codecs.documents.plain import plain_json
 from slime_store.errors import RolloutExistsError, StoreError
 from slime_store.mapping.encoded import EncodedRollout
-from slime_store.mapping.text import searchable
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.prompts import PromptRepository
@@ -134,10 +134,10 @@ class _Recording:
             status="complete",
             weight_version_pk=versions.get(request.weight_version) if request.weight_version is not None else None,
             nesting=rollout.shape,
-            layouts=plain_json([list(names) for names in rollout.layouts]) or "[]",
+            layouts=_json(rollout.layouts),
             metrics=rollout.metrics,
-            placeholders=plain_json(list(map(searchable, rollout.placeholders))) or "[]",
-            n_groups=len(rollout.groups) if rollout.kind == "train" else len(rollout.datasets),
+            placeholders=_json(rollout.placeholders),
+            n_groups=len(rollout.groups),
             n_samples=len(rollout.samples),
             n_trajectories=rollout.n_trajectories,
             n_tokens=rollout.n_tokens,
@@ -174,6 +174,11 @@ class _Recording:
         self._blobs.add_shared(new)
         self.files_to_remove += [p.file_name for d, p in prepared.blobs.items() if d in known and p.file_name]
         return self._blobs.known(rollout.blobs)
+
+
+def _json(names: Sequence[Any]) -> str:
+    """JSON in ASCII, so that names of any characters pass every database and come back exactly."""
+    return json.dumps(names, separators=(",", ":"))
 
 
 def _own_bytes(rollout: EncodedRollout) -> int:

@@ -183,6 +183,7 @@ class Run:
             params: the parameters of the update; ``ParamInfo`` of slime, miles or ours.
             metadata: anything worth knowing of this version.
         """
+        self._handle.check_writable("record a weight version")
         params_text = None if params is None else encode_inline(list(map(_own_param, params)), "params")
         notes = None if metadata is None else encode_inline(metadata, "metadata")
         session_pk = self._handle.sessions.ensure(self._pk, self._handle.writing)
@@ -296,6 +297,7 @@ class Run:
     # -- inside --------------------------------------------------------------------------------------
 
     def _encoder(self, strict: bool, background: bool) -> RolloutEncoder:
+        self._handle.check_writable("record a rollout")
         self._handle.background.raise_failure()
         return RolloutEncoder(strict=strict, copy=background)
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from slime_store.testing.differences import Child, Mismatch, Step, show, unequal
+from slime_store.testing.differences import Child, Mismatch, Step, show, unequal, versus
 
 Rule = Callable[[Any, Any], Iterator[Child]]
 _DOUBLE_BYTES = 8
@@ -76,8 +76,8 @@ def _array_parts(one: Any, other: Any) -> Iterator[Child]:
         differing = _unequal_items(one, other)
         if differing.any():
             position = int(differing.argmax())
-            mine, theirs = one.reshape(-1)[position], other.reshape(-1)[position]
-            raise Mismatch(f"{show(mine)} != {show(theirs)}", _index(position, one.shape))
+            mine, theirs = (show(each.reshape(-1)[position].tolist()) for each in (one, other))
+            raise Mismatch(versus(mine, theirs), _index(position, one.shape))
 
 
 def _unequal_items(one: Any, other: Any) -> Any:
@@ -145,8 +145,8 @@ def _check_bits(one: Any, other: Any) -> None:
         return
     differing = (mine != theirs).reshape(one.numel(), -1).any(dim=1)
     position = int(differing.to(torch.uint8).argmax())
-    values = (show(each.reshape(-1)[position].item()) for each in (one, other))
-    raise Mismatch(" != ".join(values), _index(position, tuple(one.shape)))
+    shown = (show(each.reshape(-1)[position].item()) for each in (one, other))
+    raise Mismatch(versus(*shown), _index(position, tuple(one.shape)))
 
 
 # -- Pillow --------------------------------------------------------------------------------------
@@ -176,7 +176,8 @@ def _frames(image: Any) -> list[dict[str, Any]]:
 
 def _frame(image: Any) -> dict[str, Any]:
     image.load()
-    palette = image.palette
+    # an RGB frame of a GIF may still carry the palette of the file, which its pixels do not use
+    palette = image.palette if image.mode in ("P", "PA") else None
     return {
         "mode": image.mode,
         "size": image.size,

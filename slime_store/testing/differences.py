@@ -59,6 +59,11 @@ def show(value: Any) -> str:
         return hex(value) if isinstance(value, int) else f"<{type(value).__name__}>"
 
 
+def versus(actual: str, expected: str) -> str:
+    """Return ``actual != expected``, and why where they read the same: NaNs do."""
+    return f"{actual} != {expected}" + (", which differ in their bits or parts" if actual == expected else "")
+
+
 def unequal(actual: Any, expected: Any, *steps: Step) -> Mismatch:
     """Return the finding that two values of any types are not the same."""
     kind, other = type(actual), type(expected)
@@ -75,4 +80,4 @@ def unequal(actual: Any, expected: Any, *steps: Step) -> Mismatch:
         name if value is None else f"{name} {show(value)}"
         for name, value in zip(names, (actual, expected), strict=True)
     ]
-    return Mismatch(f"{shown[0]} != {shown[1]}", *steps)
+    return Mismatch(versus(*shown), *steps)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -29,6 +30,7 @@ TENSOR_DTYPES = (
 _EDGE_INTEGERS = (2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, -(2**63) - 1, -(2**70), 2**200)
 
 
+@cache  # a strategy costs far more to make than to use
 def text_values() -> st.SearchStrategy[str]:
     """Text of any characters: NUL, lone surrogates and astral ones too."""
     return st.text(st.characters(exclude_categories=()), max_size=12) | st.sampled_from(
@@ -36,6 +38,7 @@ def text_values() -> st.SearchStrategy[str]:
     )
 
 
+@cache
 def scalar_values() -> st.SearchStrategy[Any]:
     """Python's own indivisible values."""
     return st.one_of(
@@ -51,6 +54,7 @@ def scalar_values() -> st.SearchStrategy[Any]:
     )
 
 
+@cache
 def rich_values() -> st.SearchStrategy[Any]:
     """Values of the standard library that metadata is known to hold."""
     offsets = st.timezones() | st.just(None)
@@ -68,6 +72,7 @@ def rich_values() -> st.SearchStrategy[Any]:
     )
 
 
+@cache
 def array_dtypes() -> st.SearchStrategy[np.dtype[Any]]:
     """Dtypes of either byte order: numbers, text, bytes, times, records, and Python objects."""
     plain = st.one_of(
@@ -79,6 +84,7 @@ def array_dtypes() -> st.SearchStrategy[np.dtype[Any]]:
     return st.one_of(plain, record)
 
 
+@cache
 def arrays() -> st.SearchStrategy[Any]:
     """Arrays of up to three dimensions, also 0-dim, empty, strided and of Python objects."""
     shapes = npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
@@ -87,6 +93,7 @@ def arrays() -> st.SearchStrategy[Any]:
     return st.one_of(plain, plain.map(lambda array: array.T), objects)
 
 
+@cache
 def numpy_scalars() -> st.SearchStrategy[Any]:
     """Numpy scalars of every plain dtype, NaN and NaT among them."""
     dtypes = npst.scalar_dtypes() | npst.unicode_string_dtypes(max_len=4)
@@ -96,6 +103,7 @@ def numpy_scalars() -> st.SearchStrategy[Any]:
     return scalars
 
 
+@cache
 def tensors() -> st.SearchStrategy[torch.Tensor]:
     """Cpu tensors of every dtype, from 0-dim to three dimensions, also empty and not contiguous.
 
@@ -105,6 +113,7 @@ def tensors() -> st.SearchStrategy[torch.Tensor]:
     return st.builds(_tensor, st.sampled_from(TENSOR_DTYPES), shapes, st.integers(0, 2**32 - 1), st.booleans())
 
 
+@cache
 def images() -> st.SearchStrategy[Image.Image]:
     """Small images of every mode, some of them empty, palettes with transparency among them."""
     sizes = st.tuples(st.integers(0, 4), st.integers(0, 4))
@@ -112,6 +121,7 @@ def images() -> st.SearchStrategy[Image.Image]:
     return st.builds(_image, st.sampled_from(IMAGE_MODES), sizes, st.integers(0, 2**32 - 1), transparency)
 
 
+@cache
 def hashable_values() -> st.SearchStrategy[Any]:
     """Values that may be dict keys or set elements, tuples among them."""
     numbers = numpy_scalars().filter(lambda value: value.dtype.kind in "biufU")
@@ -123,6 +133,7 @@ def hashable_values() -> st.SearchStrategy[Any]:
     )
 
 
+@cache
 def documents() -> st.SearchStrategy[Any]:
     """Any value that the store promises to keep, nested in the containers it promises to keep."""
     leaves = st.one_of(scalar_values(), rich_values(), numpy_scalars(), arrays(), tensors(), images())

@@ -6,6 +6,7 @@ rollout function may return. The parts are in ``document_strategies``. Needs hyp
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,6 +40,7 @@ _T = TypeVar("_T")
 _MAX_TOKENS = 12
 
 
+@cache
 def rewards() -> st.SearchStrategy[Any]:
     """Rewards as reward functions return them: numbers of any type, None, text, dicts."""
     numbers = st.one_of(st.floats(), st.integers(), st.booleans(), numpy_scalars().filter(_is_number))
@@ -105,6 +107,7 @@ _ANYTHING = (
 _ATTRIBUTES = st.sampled_from(["tool_call_count", "trace", "rollout_indexer_topk", "准确"])
 
 
+@cache
 def _usual_fields(count: int) -> dict[str, st.SearchStrategy[Any]]:
     def per_token(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         return st.none() | st.lists(values, min_size=count, max_size=count)
@@ -152,6 +155,7 @@ def _usual_fields(count: int) -> dict[str, st.SearchStrategy[Any]]:
     }
 
 
+@cache
 def _metrics() -> st.SearchStrategy[Any]:
     return st.none() | st.dictionaries(text_values(), scalar_values() | st.just(torch.tensor(1.0)), max_size=3)
 

@@ -124,9 +124,16 @@ def _to_integer(value: Any, name: str) -> int:
 def _to_count(value: Any, name: str, *, least: int | None = None) -> int | None:
     if value is None:
         return None
-    number = _to_integer(value, name)
+    number = _to_column(value, name)
     if least is not None and number < least:
         raise ValueError(f"{name} counts from {least}, not {number}")
+    return number
+
+
+def _to_column(value: Any, name: str) -> int:
+    number = _to_integer(value, name)
+    if not -_NO_END - 1 <= number <= _NO_END:
+        raise ValueError(f"{name} is a number of 64 bits, not {number}")
     return number
 
 
@@ -136,20 +143,23 @@ def _to_rollout_ids(value: Any) -> tuple[int, ...] | range | None:
     if isinstance(value, str):
         return _parse_rollout_ids(value)
     if isinstance(value, range):
-        return value if value.step > 0 else value[::-1]
+        rising = value if value.step > 0 else value[::-1]
+        for end in (*rising[:1], *rising[-1:]):
+            _to_column(end, "every id in rollout_ids")
+        return rising
     if isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)):
-        return tuple(sorted({_to_integer(item, "every id in rollout_ids") for item in value}))
-    return (_to_integer(value, "rollout_ids"),)
+        return tuple(sorted({_to_column(item, "every id in rollout_ids") for item in value}))
+    return (_to_column(value, "rollout_ids"),)
 
 
 def _parse_rollout_ids(text: str) -> tuple[int, ...] | range:
     match = _SLICE.fullmatch(text.strip())
     if match is None or not (match["start"] or match["slice"]):
         raise ValueError(f"rollout_ids is an id such as '7' or a range such as '10:20', '10:' or ':20', not {text!r}")
-    start = int(match["start"] or 0)
+    start = _to_column(int(match["start"] or 0), "rollout_ids")
     if not match["slice"]:
         return (start,)
-    stop = int(match["stop"] or _NO_END)
+    stop = _to_column(int(match["stop"] or _NO_END), "the end of rollout_ids")
     if stop <= start:
         raise ValueError(f"rollout_ids {text!r} is an empty range; the end is not part of it")
     return range(start, stop)

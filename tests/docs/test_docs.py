@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\s*(make [a-z-]+)", re.MULTILINE)
-PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if _BLOCK.search(path.read_text())]
+_ALL = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [path for path in _ALL if _BLOCK.search(path.read_text())]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

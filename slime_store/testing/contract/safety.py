@@ -143,12 +143,3 @@ class SafetyContract:
                 list(pool.map(lambda item: run.record_train(*item), outputs.items()))
                 loaded = dict(zip(outputs, pool.map(run.load_train, outputs), strict=True))
             assert_same(loaded, outputs)
-
-    def test_a_store_that_was_used_is_whole(self, store_url: str) -> None:
-        with opened(store_url) as store:
-            run = store.run("contract")
-            run.record_train(0, make_train_output())
-            run.record_eval(0, make_eval_output())
-            report = store.verify()
-        assert report.ok
-        assert not report.problems

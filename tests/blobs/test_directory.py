@@ -1,0 +1,55 @@
+"""Side files: whole or absent, and never outside their directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slime_store.blobs import FILE_BYTES, BlobDirectory, PayloadWriter
+from slime_store.errors import BlobCorruptError, BlobMissingError
+
+
+def test_what_is_written_is_read_until_it_is_removed(tmp_path: Path) -> None:
+    directory = BlobDirectory.beside(tmp_path / "runs.db")
+    name = directory.write(b"content")
+    assert directory.read(name) == b"content"
+    assert list(directory.names()) == [name] and directory.size_bytes() == 7
+    directory.remove(name)
+    directory.remove(name)
+    with pytest.raises(BlobMissingError):
+        directory.read(name)
+
+
+def test_reading_makes_no_directory(tmp_path: Path) -> None:
+    directory = BlobDirectory.beside(tmp_path / "runs.db")
+    assert list(directory.names()) == [] and directory.size_bytes() == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "ab/../../x.blob", "", "ab/" + "0" * 32, "AB/x.blob\n"])
+def test_no_name_leads_out_of_the_directory(tmp_path: Path, name: str) -> None:
+    directory = BlobDirectory(tmp_path / "blobs")
+    for act in (directory.read, directory.remove):
+        with pytest.raises(BlobCorruptError):
+            act(name)
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    directory = BlobDirectory(tmp_path / "blobs")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        directory.write(b"content")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_only_large_payloads_go_to_files(tmp_path: Path) -> None:
+    writer = PayloadWriter(BlobDirectory(tmp_path))
+    small = writer.keep("raw.1", "uint8", 10, b"x" * 10)
+    large = writer.keep("raw.1", "uint8", FILE_BYTES, b"x" * FILE_BYTES)
+    assert (small.data, small.file_name) == (b"x" * 10, None)
+    assert large.data is None and writer.written == [large.file_name]
+    assert PayloadWriter(None).keep("raw.1", "uint8", FILE_BYTES, b"x" * FILE_BYTES).file_name is None
