@@ -50,14 +50,15 @@ class BlobDirectory:
                 file.flush()
                 os.fsync(file.fileno())
             os.rename(temporary, path)
+            _sync_directory(path.parent)
+            if new:
+                _sync_directory(self.root)
+                _sync_directory(self.root.parent)
         except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+            for left_over in (temporary, path):
+                with contextlib.suppress(OSError):
+                    left_over.unlink(missing_ok=True)
             raise
-        _sync_directory(path.parent)
-        if new:
-            _sync_directory(self.root)
-            _sync_directory(self.root.parent)
         return name
 
     def read(self, name: str) -> bytes:

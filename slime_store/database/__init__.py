@@ -3,6 +3,7 @@
 from slime_store.database.bulk import chunked, insert_rows
 from slime_store.database.changes import schema_change
 from slime_store.database.engine import create_store_engine, engine_config
+from slime_store.database.failures import translate_os_error, translated
 from slime_store.database.filesystem import filesystem_type
 from slime_store.database.transactions import read, write
 
@@ -14,5 +15,7 @@ __all__ = [
     "insert_rows",
     "read",
     "schema_change",
+    "translate_os_error",
+    "translated",
     "write",
 ]

@@ -55,9 +55,7 @@ def translated(config: StoreConfig) -> Iterator[None]:
     except sqlite3.Error as error:  # the driver's own, from outside SQLAlchemy
         raise translate(error, config) from error
     except OSError as error:  # a side file of the same record
-        if error.errno in _FULL_ERRNOS:
-            raise StoreFullError(config.display_url, error.strerror or str(error)) from error
-        raise
+        raise translate_os_error(error, config) from error
     except Exception as error:
         if not config.is_sqlite and _is_psycopg(error):
             raise translate(error, config) from error
@@ -78,6 +76,13 @@ def translate(error: BaseException, config: StoreConfig) -> StoreError:
         return DamagedStoreError(config.display_url, reason)
     classes: dict[str, type[DatabaseError]] = {"busy": StoreBusyError, "full": StoreFullError}
     return classes.get(kind, DatabaseError)(config.display_url, reason)
+
+
+def translate_os_error(error: OSError, config: StoreConfig, doing: str = "") -> DatabaseError:
+    """Return our error for one that the operating system reported of a file of the store."""
+    reason = error.strerror or str(error)
+    kind = StoreFullError if error.errno in _FULL_ERRNOS else DatabaseError
+    return kind(config.display_url, f"{doing}: {reason}" if doing else reason)
 
 
 def _kind(error: BaseException) -> str:

@@ -118,7 +118,7 @@ class SampleDecoder:
             elif home is Home.REWARD:
                 attributes[name] = rewards.from_columns(row["reward"], row["reward_type"])
             elif home is Home.STATUS:
-                attributes[name] = self._statuses[row["status"]]
+                attributes[name] = self._statuses.get(row["status"], row["status"])  # a word that only others know
             elif home is Home.COUNTERS:
                 self._counters(sample, name, row)
             else:  # SECONDS, FLAG: the column has the attribute's name
@@ -144,15 +144,14 @@ def layouts_of(text: str) -> list[list[str]]:
     return layouts
 
 
-def eval_data(keys: Sequence[Any], datasets: Sequence[tuple[str | None, Any, Sequence[Any]]]) -> dict[Any, Any]:
+def eval_data(data: dict[Any, Any], datasets: Sequence[tuple[str | None, Any, Sequence[Any]]]) -> dict[Any, Any]:
     """Rebuild the dict of an eval.
 
     Args:
-        keys: the dataset names, exactly.
+        data: the dict with the exact dataset names and nothing in them; it is filled.
         datasets: (shape or None, decoded content, samples) of each, in order.
     """
-    data: dict[Any, Any] = {}
-    for key, (shape, content, samples) in zip(keys, datasets, strict=True):
+    for key, (shape, content, samples) in zip(list(data), datasets, strict=True):
         if shape is not None:
             content["samples"] = nest(shape, list(samples))
         data[key] = content

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import OrderedDict, defaultdict
 from typing import Any
 
 import numpy as np
 
 from slime_store.codecs.documents import DocumentEncoder
+from slime_store.errors import UnsupportedValueError
 from slime_store.mapping import rewards
 from slime_store.mapping.blob_memo import DIGEST_BYTES, BlobMemo
 from slime_store.mapping.encoded import EncodedDataset, EncodedPrompt, EncodedRollout, EncodedSample
@@ -64,7 +66,8 @@ class RolloutEncoder:
         Raises:
             UnsupportedValueError: as for ``train``.
         """
-        rollout = EncodedRollout("eval", self._inline.document(list(data), "dataset names"))
+        names = self._inline.document(_hollow(data, "data", list(data)), "dataset names")
+        rollout = EncodedRollout("eval", names)
         for dataset_position, (key, content) in enumerate(data.items()):
             self._dataset(rollout, dataset_position, key, content)
         return self._finish(rollout, metrics, state)
@@ -87,7 +90,7 @@ class RolloutEncoder:
         flat = FlatSamples()
         if isinstance(content, dict) and isinstance(content.get("samples"), (list, tuple)):
             flat = flatten(content["samples"], f"{where}, samples")
-            shape, rest = flat.shape, {k: None if k == "samples" else v for k, v in content.items()}
+            shape, rest = flat.shape, _hollow(content, where, ["samples"])
         columns = content if isinstance(content, dict) else {}
         given_rewards = _aligned(columns.get("rewards"), flat.samples)
         given_truncated = _aligned(columns.get("truncated"), flat.samples)
@@ -132,7 +135,7 @@ class RolloutEncoder:
         if not rewards.is_exact_in_columns(reward):
             extra["reward"] = reward
         entries: dict[tuple[int, str], float | None] = {}
-        if type(reward) is dict:
+        if isinstance(reward, dict):
             for depth, key, value in rewards.numeric_entries(reward):
                 entries.setdefault((depth, key), value)
         mask_sum = lengths.get("mask_sum")
@@ -262,11 +265,19 @@ def _shared_group_index(flat: FlatSamples, group: Any) -> int | None:
     return int(only) if isinstance(only, (int, np.integer)) and int(only) in _INT64 else None
 
 
-def _aligned(values: Any, samples: list[Any]) -> Any:
-    """The dataset's own list when it has one entry for each sample, else Nones."""
-    if isinstance(values, (list, tuple)) and len(values) == len(samples):
-        return values
-    return [None] * len(samples)
+def _hollow(data: dict[Any, Any], where: str, keys: list[Any]) -> dict[Any, Any]:
+    """Return a copy of a dict, of the same kind, with None at these keys: what is stored of it elsewhere."""
+    if type(data) not in (dict, OrderedDict, defaultdict):
+        raise UnsupportedValueError(where, f"{type(data).__name__} is not a plain dict")
+    hollow = data.copy()
+    hollow.update(dict.fromkeys(keys))
+    return hollow
+
+
+def _aligned(values: Any, samples: list[Any]) -> list[Any]:
+    """The dataset's own list, or array, when it has one entry for each sample, else Nones."""
+    is_row = isinstance(values, (list, tuple)) or getattr(values, "ndim", None) == 1
+    return list(values) if is_row and len(values) == len(samples) else [None] * len(samples)
 
 
 def _integer(name: str, attributes: dict[str, Any], extra: dict[str, Any]) -> int | None:
@@ -303,7 +314,7 @@ def _status(attributes: dict[str, Any], extra: dict[str, Any]) -> str:
     """The plain word. A status that is not the sample class's own enum is kept exactly in ``extra``."""
     status = attributes.get("status")
     word = getattr(status, "value", status)
-    if status is word or not isinstance(word, str) or type(status).__name__ != "Status":
+    if status is word or not isinstance(word, str) or not type(status).__qualname__.endswith("Sample.Status"):
         extra["status"] = status
     return searchable(str(word))
 

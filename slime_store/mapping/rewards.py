@@ -76,6 +76,12 @@ def from_columns(number: float | None, reward_type: str) -> Any:
     return bool(number) if reward_type == "bool" else number
 
 
+def entry_key(path: tuple[str, ...]) -> str:
+    """Return the key under which the entry of a dict reward at this path is stored; see ``numeric_entries``."""
+    clean = tuple(map(searchable, path))
+    return clean[0] if len(clean) == 1 else json.dumps(clean, ensure_ascii=False, separators=(",", ":"))
+
+
 def numeric_entries(reward: dict[Any, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[int, str, float | None]]:
     """Yield (depth, key, value) of each numeric entry of a dict reward; None stands for NaN.
 
@@ -88,12 +94,11 @@ def numeric_entries(reward: dict[Any, Any], path: tuple[str, ...] = ()) -> Itera
             return
         if type(key) is not str:
             continue
-        here = (*path, searchable(key))
+        here = (*path, key)
         if isinstance(value, dict):
             if len(here) < _MAX_KEY_DEPTH:
                 yield from numeric_entries(value, here)
             continue
         number = numeric_value(value)
         if number is not None:
-            name = here[0] if len(here) == 1 else json.dumps(here, ensure_ascii=False, separators=(",", ":"))
-            yield len(here), name, None if math.isnan(number) else number
+            yield len(here), entry_key(here), None if math.isnan(number) else number

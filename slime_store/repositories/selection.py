@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, literal_column, or_, select
 
+from slime_store.mapping.rewards import entry_key
 from slime_store.mapping.text import searchable
 from slime_store.models import (
     EvalDatasetRow,
@@ -111,12 +111,12 @@ class SelectionRepository:
         if key is None:
             return self._bounds(SampleRow.reward)
         path = (key,) if isinstance(key, str) else tuple(key)
-        name = path[0] if len(path) == 1 else json.dumps(path, ensure_ascii=False, separators=(",", ":"))
+        name = entry_key(path)
         entry = select(SampleRewardRow.position).where(
             SampleRewardRow.rollout_pk == SampleRow.rollout_pk,
             SampleRewardRow.position == SampleRow.position,
             SampleRewardRow.depth == len(path),
-            SampleRewardRow.key == searchable(name),
+            SampleRewardRow.key == name,
             self._bounds(SampleRewardRow.value),
         )
         return entry.exists()
@@ -130,18 +130,14 @@ class SelectionRepository:
         return and_(*bounds)
 
     def _text(self, needle: str) -> ColumnElement[bool]:
-        """Exact, case-sensitive search in prompt and response: LIKE differs between the databases."""
+        """Exact, case-sensitive search in the response: LIKE differs between the databases."""
         find = func.instr if self._connection.dialect.name == "sqlite" else func.strpos
         response = select(SampleTextRow.position).where(
             SampleTextRow.rollout_pk == SampleRow.rollout_pk,
             SampleTextRow.position == SampleRow.position,
             find(SampleTextRow.response, needle) > 0,
         )
-        prompt = select(PromptRow.id).where(
-            PromptRow.id == SampleRow.prompt_pk,
-            or_(find(PromptRow.text, needle) > 0, find(PromptRow.document, needle) > 0),
-        )
-        return or_(response.exists(), prompt.exists())
+        return response.exists()
 
 
 def _in(column: Any, ids: tuple[int, ...] | range) -> ColumnElement[bool]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, Engine, inspect
 
 from slime_store.config import StoreConfig
-from slime_store.database import create_store_engine, engine_config, schema_change
+from slime_store.database import create_store_engine, engine_config, schema_change, translate_os_error
 from slime_store.errors import (
     DamagedStoreError,
     DatabaseError,
@@ -131,7 +131,7 @@ def create_file(config: StoreConfig, path: Path) -> None:
             engine.dispose()
         _publish(draft, path)
     except OSError as error:
-        raise DatabaseError(config.display_url, f"cannot create the file: {error.strerror or error}") from error
+        raise translate_os_error(error, config, "cannot create the file") from error
     finally:
         for suffix in ("", "-wal", "-shm", "-journal"):
             Path(f"{draft}{suffix}").unlink(missing_ok=True)

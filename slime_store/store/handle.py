@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -43,6 +44,7 @@ class StoreHandle:
         with self._lock:
             if self._engine is None:
                 self._engine = create_store_engine(self.config)
+                weakref.finalize(self, self._engine.dispose)  # nobody closes the store of a run that was unpickled
             return self._engine
 
     @contextmanager

@@ -96,6 +96,7 @@ def iter_samples(
     A rollout that is deleted meanwhile is left out from there on. The rollouts are those present at the start.
     """
     digest = None if where.prompt is None else prompt_digest(where.prompt)
+    needed = fields if fields is None or where.metadata is None else fields | {"metadata"}
     with handle.reading() as connection:
         rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts()
     for row in rollouts:
@@ -107,13 +108,16 @@ def iter_samples(
                 samples = []
                 if positions:
                     blobs = handle.blobs(connection)
-                    needed = fields if fields is None or where.metadata is None else fields | {"metadata"}
                     stored = SampleRepository(connection, row.id).read(
                         layouts, blobs, positions=positions, fields=needed
                     )
                     decoder = SampleDecoder(DocumentBlobs(blobs), sample_type, needed)
                     samples = decoder.samples(stored)
-            yield from (sample for sample in samples if _metadata_matches(sample, where))
+            for sample in samples:
+                if _metadata_matches(sample, where):
+                    if needed != fields:
+                        sample.metadata = sample_type().metadata
+                    yield sample
             if len(positions) < batch_size:
                 break
             after = positions[-1]
@@ -122,14 +126,16 @@ def iter_samples(
 def _metadata_matches(sample: Any, where: SampleFilter) -> bool:
     if where.metadata is None:
         return True
-    metadata = sample.metadata if isinstance(sample.metadata, dict) else {}
-    return all(key in metadata and _matches(metadata[key], wanted) for key, wanted in where.metadata.items())
+    metadata = getattr(sample, "metadata", None)
+    return isinstance(metadata, dict) and all(
+        key in metadata and _matches(metadata[key], wanted) for key, wanted in where.metadata.items()
+    )
 
 
 def _matches(value: Any, wanted: Any) -> bool:
-    """Equal, or one of several: a tuple, set or frozenset of wanted values means any of them."""
-    if isinstance(wanted, (tuple, set, frozenset)):
-        return any(_equal(value, choice) for choice in wanted)
+    """Equal, or one of several: a tuple, set or frozenset of wanted values also means any of them."""
+    if isinstance(wanted, (tuple, set, frozenset)) and any(_equal(value, choice) for choice in wanted):
+        return True
     return _equal(value, wanted)
 
 

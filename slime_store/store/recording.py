@@ -12,6 +12,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from slime_store.blobs import PayloadWriter
+from slime_store.database import translated
 from slime_store.errors import RolloutExistsError, StoreError
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.blobs import BlobRepository
@@ -58,7 +59,8 @@ def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedR
         if rollout.blobs:
             with handle.reading() as connection:
                 known = handle.blobs(connection).known(rollout.blobs)
-        prepared = prepare(rollout, known, writer)
+        with translated(handle.config):  # side files are written here
+            prepared = prepare(rollout, known, writer)
         with handle.writing("record a rollout") as connection:
             transaction = _Recording(connection, handle, request, session_pk)
             info = transaction.run(rollout, prepared, writer)

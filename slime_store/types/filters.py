@@ -40,7 +40,8 @@ class SampleFilter:
         reward_max: reward at most this.
         reward_key: entry of a dict reward that the bounds look at; a tuple leads into nested dicts.
         group_index: group, by the number slime gave it.
-        metadata: top-level metadata keys and the values they must have.
+        metadata: top-level metadata keys and the values they must have; of a tuple or set, itself or any one of its
+            values.
         text: text that the response must contain, as it is written.
         prompt: the whole prompt, text or chat messages.
         removed: whether ``remove_sample`` is set.

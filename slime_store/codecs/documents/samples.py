@@ -39,7 +39,9 @@ def _decode_sample(body: list[Any], decoder: DocumentDecoder) -> Any:
 
 
 def _decode_status(body: str, decoder: DocumentDecoder) -> Any:
-    return decoder.sample_type.Status(body)
+    """Return the class's own status, or the word where the class does not know it, as for the samples of a rollout."""
+    known = {status.value: status for status in decoder.sample_type.Status}
+    return known.get(body, body)
 
 
 def _decode_nested(name: str) -> Callable[[Any, DocumentDecoder], Any]:

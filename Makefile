@@ -1,0 +1,51 @@
+# make demo | test | lint | bench | revision MESSAGE="..." | clean
+# Each makes .venv by itself when it is missing. PYTHON chooses the interpreter, e.g. `make test PYTHON=python3.12`.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?= -n 2
+
+.PHONY: demo test lint bench revision clean
+
+demo: $(VENV)/.installed
+	$(BIN)/python examples/tiny_grpo.py
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks
+
+# Writes migrations/versions/NNNN_*.py from the difference between the models and the newest revision. Read it, correct
+# it, and add its number to slime_store/schema/revisions.py. A released revision never changes; until the first release,
+# delete versions/0001_initial.py and run `make revision MESSAGE=initial` to write it anew.
+revision: $(VENV)/.installed-dev
+	@test -n "$(MESSAGE)" || { echo 'name it: make revision MESSAGE="add ..."'; exit 2; }
+	set -e; draft=$$(mktemp -d); trap 'rm -rf "$$draft"' EXIT; \
+	$(BIN)/alembic -x store="$$draft/store.db" upgrade head; \
+	$(BIN)/alembic -x store="$$draft/store.db" revision --autogenerate -m "$(MESSAGE)"; \
+	$(BIN)/ruff format migrations; $(BIN)/ruff check migrations
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v < (3, 15) else \
+	"slime_store needs Python 3.10 to 3.14, and $(PYTHON) is %d.%d; choose another: make PYTHON=python3.12" % v)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install -q -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install -q -e ".[dev]"
+	@touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

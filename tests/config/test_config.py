@@ -1,0 +1,73 @@
+"""A store's address, and the password in it (case H6)."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+from sqlalchemy import URL
+
+from slime_store.config import StoreConfig
+from slime_store.errors import InvalidUrlError
+
+PASSWORD = "p@ss%2F"
+
+
+def test_h6_an_awkward_password_is_kept_and_never_shown() -> None:
+    url = URL.create("postgresql+psycopg", "me", PASSWORD, "db.example", 5432, "runs")
+    for config in (StoreConfig.parse(url), StoreConfig.parse("postgresql://me:p%40ss%252F@db.example:5432/runs")):
+        assert config.sqlalchemy_url.password == PASSWORD
+        again = pickle.loads(pickle.dumps(config))
+        assert again == config and again.sqlalchemy_url.password == PASSWORD
+        for shown in (repr(config), str(config), config.display_url):
+            assert PASSWORD not in shown and "p%40ss" not in shown
+            assert "***" in shown
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_postgresql_is_reached_by_psycopg_3(scheme: str) -> None:
+    assert StoreConfig.parse(f"{scheme}://host/db").sqlalchemy_url.drivername == "postgresql+psycopg"
+
+
+def test_a_path_is_an_sqlite_file_and_absolute_from_now_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for target in ("runs.db", Path("runs.db"), "sqlite:///runs.db", tmp_path / "runs.db"):
+        config = StoreConfig.parse(target)
+        monkeypatch.chdir("/")
+        assert config.path == tmp_path / "runs.db"
+        assert config.is_sqlite and not config.is_memory
+        assert config.display_url == str(tmp_path / "runs.db")
+        monkeypatch.chdir(tmp_path)
+    assert StoreConfig.parse("~/runs.db").path == Path(os.path.expanduser("~/runs.db"))
+
+
+@pytest.mark.parametrize("name", ["a b.db", "a%20b.db", "a#b.db", "a@b:c.db", "ü.db", "a'b.db"])
+def test_a_file_name_is_never_read_as_anything_but_a_name(tmp_path: Path, name: str) -> None:
+    assert StoreConfig.parse(tmp_path / name).path == tmp_path / name
+
+
+@pytest.mark.parametrize("target", [":memory:", "sqlite://", "sqlite:///:memory:"])
+def test_an_in_memory_store_has_no_path(target: str) -> None:
+    config = StoreConfig.parse(target)
+    assert config.is_memory and config.path is None
+    assert "memory" in config.display_url
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["", "a\0b", "mysql://host/db", "postgresql+psycopg2://host/db", "sqlite+aiosqlite:///x.db", "sqlite:///x.db?a=b",
+     "postgresql://host:port/db", "://"],
+)  # fmt: skip
+def test_what_names_no_store_is_refused(target: str) -> None:
+    with pytest.raises(InvalidUrlError):
+        StoreConfig.parse(target)
+
+
+def test_a_refused_address_shows_no_password() -> None:
+    for target in ("mysql://me:hidden-word@host/db", "postgresql+psycopg2://me:hidden-word@host/db",
+                   "postgresql://me:hidden-word@host:port/db"):  # fmt: skip
+        with pytest.raises(InvalidUrlError) as caught:
+            StoreConfig.parse(target)
+        assert "hidden-word" not in str(caught.value) + repr(caught.value)

@@ -1,0 +1,67 @@
+"""Databases for the tests: every store is real, an SQLite file or a database of a private PostgreSQL server."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+from sqlalchemy import event
+from sqlalchemy.pool import Pool
+
+from tests.services import postgres
+
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+STRICTEST_VARIABLE_LIMIT = 999  # some builds of SQLite still stop there
+
+
+@event.listens_for(Pool, "connect")
+def _limit_variables(connection: Any, _record: Any) -> None:
+    """Run the whole suite on the strictest SQLite there is (case L1); Python 3.10 cannot set it."""
+    if isinstance(connection, sqlite3.Connection) and hasattr(connection, "setlimit"):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, STRICTEST_VARIABLE_LIMIT)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.PostgresServer]:
+    """A running PostgreSQL server of this test process."""
+    if postgres.server_programs() is None:
+        if postgres.is_required():
+            pytest.fail(f"{postgres.MISSING}, and {postgres.REQUIRE_VARIABLE} is set", pytrace=False)
+        pytest.skip(postgres.MISSING)
+    with postgres.PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: postgres.PostgresServer) -> Iterator[str]:
+    """The URL of an empty PostgreSQL database, password included."""
+    with postgres_server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The URL of an SQLite file that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty place for a store, on each database in turn."""
+    return str(request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say loudly when one of the two databases was not tested."""
+    if postgres.server_programs() is None:
+        terminalreporter.section("PostgreSQL was NOT tested", sep="!", red=True, bold=True)
+        terminalreporter.line(f"{postgres.MISSING}; the tests that need it were skipped or failed.")
+        terminalreporter.line("On Debian: apt-get install postgresql")

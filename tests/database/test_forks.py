@@ -1,0 +1,128 @@
+"""Engines and process borders (case H6)."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+
+from slime_store.config import StoreConfig
+from slime_store.database import create_store_engine, read, write
+from tests.database.conftest import MakeEngine, insert
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
+
+
+def numbers(engine: Engine) -> list[int]:
+    with read(engine) as connection:
+        return [row[0] for row in connection.execute(text("SELECT a FROM t ORDER BY a"))]
+
+
+def insert_with_inherited_engine(engine: Engine, child: int) -> None:
+    for i in range(10):
+        insert(engine, child * 100 + i)
+
+
+def insert_with_own_engine(url: str, child: int) -> None:
+    engine = create_store_engine(StoreConfig.parse(url))
+    insert_with_inherited_engine(engine, child)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_h6_four_children_write_while_the_parent_goes_on(make_store: MakeEngine, store_url: str, method: str) -> None:
+    engine = make_store(store_url)
+    insert(engine, 1)  # the parent has a connection in its pool
+    context = multiprocessing.get_context(method)
+    children = [
+        context.Process(target=insert_with_inherited_engine, args=(engine, child))
+        if method == "fork"
+        else context.Process(target=insert_with_own_engine, args=(store_url, child))
+        for child in range(1, 5)
+    ]
+    for process in children:
+        process.start()
+    insert(engine, 2)
+    for process in children:
+        process.join(60)
+        assert process.exitcode == 0
+    assert numbers(engine) == [1, 2, *(child * 100 + i for child in range(1, 5) for i in range(10))]
+
+
+def test_h6_a_childs_commits_outlive_the_parents_connections(make_store: MakeEngine, tmp_path: Path) -> None:
+    engine = make_store(tmp_path / "s.db")
+    insert(engine, 1)
+    to_child, to_parent = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:  # killed without a chance to close anything
+        insert(engine, 2)
+        os.write(to_parent[1], b"x")
+        os.read(to_child[0], 1)
+        insert(engine, 3)
+        os._exit(0)
+    os.read(to_parent[0], 1)
+    engine.dispose()  # would delete the write-ahead log beneath the child, had it inherited a connection
+    os.write(to_child[1], b"x")
+    os.waitpid(pid, 0)
+    assert numbers(engine) == [1, 2, 3]
+
+
+def test_h6_a_fork_waits_for_the_transaction_of_another_thread(make_store: MakeEngine, tmp_path: Path) -> None:
+    engine = make_store(tmp_path / "s.db")
+    inside, done = threading.Event(), []
+
+    def slow_write() -> None:
+        with write(engine) as connection:
+            connection.execute(text("INSERT INTO t VALUES (1, '')"))
+            inside.set()
+            time.sleep(0.3)
+            done.append(True)
+
+    thread = threading.Thread(target=slow_write)
+    thread.start()
+    inside.wait()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if done == [True] and numbers(engine) == [1] else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    thread.join()
+
+
+def test_h6_a_thread_may_fork_inside_its_own_transaction(make_store: MakeEngine, store_url: str) -> None:
+    engine = make_store(store_url)
+    with write(engine) as connection:
+        connection.execute(text("INSERT INTO t VALUES (1, '')"))
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+    assert numbers(engine) == [1]
+
+
+def test_an_in_memory_store_is_copied_by_a_fork(make_store: MakeEngine) -> None:
+    engine = make_store("sqlite://")
+    insert(engine, 1)
+    pid = os.fork()
+    if pid == 0:
+        insert(engine, 2)
+        os._exit(0 if numbers(engine) == [1, 2] else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert numbers(engine) == [1]
+
+
+def test_an_engine_that_nobody_holds_is_collected(make_store: MakeEngine, tmp_path: Path) -> None:
+    make_store(tmp_path / "s.db")
+    engine = create_store_engine(StoreConfig.parse(tmp_path / "s.db"))
+    insert(engine, 1)
+    engine.dispose()
+    reference = weakref.ref(engine)
+    del engine
+    gc.collect()
+    assert reference() is None

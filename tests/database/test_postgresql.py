@@ -1,0 +1,85 @@
+"""How PostgreSQL connections are set up: a schema of their own, durable commits, hidden passwords (cases K3, H6)."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import text
+
+from slime_store.database import read, schema_change
+from slime_store.errors import DatabaseError, InvalidUrlError
+from tests.database.conftest import MakeEngine, insert
+from tests.services.postgres import PostgresServer
+
+pytestmark = pytest.mark.postgresql
+
+
+def test_k3_tables_live_in_a_schema_of_their_own(make_store: MakeEngine, postgres_url: str) -> None:
+    engine = make_store(postgres_url)
+    with read(engine) as connection:
+        found = connection.execute(text("SELECT table_schema FROM information_schema.tables WHERE table_name = 't'"))
+        assert found.fetchall() == [("slime_store",)]
+
+
+def test_two_teams_share_a_database_by_the_schema_option(make_store: MakeEngine, postgres_url: str) -> None:
+    ours, theirs = make_store(postgres_url), make_store(f"{postgres_url}&schema=team_a")
+    insert(ours, 1)
+    insert(ours, 2)
+    insert(theirs, 1)
+    for engine, expected in ((ours, 2), (theirs, 1)):
+        with read(engine) as connection:
+            assert connection.scalar(text("SELECT count(*) FROM t")) == expected
+
+
+@pytest.mark.parametrize("name", ["Team", "a b", 'a"; DROP TABLE t; --', "pg_catalog"])
+def test_a_schema_that_is_no_plain_name_is_refused(make_engine: MakeEngine, postgres_url: str, name: str) -> None:
+    from sqlalchemy import make_url
+
+    url = make_url(postgres_url).update_query_dict({"schema": name}).render_as_string(hide_password=False)
+    with pytest.raises(InvalidUrlError) as caught:
+        make_engine(url)
+    assert "p%40ss" not in str(caught.value)
+
+
+def test_an_existing_schema_needs_no_right_to_create_one(make_store: MakeEngine, postgres_url: str) -> None:
+    engine = make_store(postgres_url)
+    with schema_change(engine) as connection:
+        connection.exec_driver_sql("CREATE ROLE visitor NOLOGIN")
+        connection.exec_driver_sql("GRANT ALL ON SCHEMA slime_store TO visitor")
+        connection.exec_driver_sql("SET LOCAL ROLE visitor")
+    with schema_change(engine) as connection:
+        connection.exec_driver_sql("CREATE TABLE u (a INTEGER)")
+        connection.exec_driver_sql("DROP ROLE IF EXISTS nobody_at_all")
+
+
+def test_commits_are_durable_even_where_the_server_says_otherwise(make_store: MakeEngine, postgres_url: str) -> None:
+    engine = make_store(postgres_url)
+    with schema_change(engine) as connection:
+        connection.exec_driver_sql("DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET synchronous_commit = off', "
+                                   "current_database()); END $$")  # fmt: skip
+    engine.dispose()
+    with read(engine) as connection:
+        assert connection.scalar(text("SHOW synchronous_commit")) == "on"
+        assert connection.scalar(text("SHOW search_path")) == '"slime_store"'
+        assert connection.scalar(text("SHOW lock_timeout")) == "20s"
+        assert connection.scalar(text("SHOW transaction_isolation")) == "repeatable read"
+
+
+def test_a_connection_that_died_is_replaced(make_store: MakeEngine, make_engine: MakeEngine, postgres_url: str) -> None:
+    engine = make_store(postgres_url)
+    with read(engine) as connection:
+        pid = connection.scalar(text("SELECT pg_backend_pid()"))
+    with read(make_engine(postgres_url)) as connection:
+        assert connection.scalar(text(f"SELECT pg_terminate_backend({pid}, 10000)"))
+    insert(engine, 1)
+    insert(engine, 2)
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused(
+    make_engine: MakeEngine, postgres_server: PostgresServer
+) -> None:
+    with (
+        postgres_server.database(encoding="LATIN1") as url,
+        pytest.raises(DatabaseError, match="LATIN1"),
+        schema_change(make_engine(url)),
+    ):
+        pass

@@ -1,0 +1,54 @@
+"""A look into a store's tables with the database's own driver: nothing of ours between the test and the rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import psycopg
+from sqlalchemy import make_url
+
+
+def rows(url: str, query: str) -> list[tuple[Any, ...]]:
+    """Return what a query finds. Both databases must understand it."""
+    address = make_url(url)
+    if address.get_backend_name() == "sqlite":
+        with closing(sqlite3.connect(str(address.database))) as connection:
+            return connection.execute(query).fetchall()
+    conninfo = address.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(conninfo, options="-c search_path=slime_store") as connection:
+        return connection.execute(query.encode()).fetchall()
+
+
+def row(url: str, query: str) -> tuple[Any, ...]:
+    """Return the one row that a query finds."""
+    (only,) = rows(url, query)
+    return only
+
+
+def value(url: str, query: str) -> Any:
+    """Return the one value that a query finds."""
+    (only,) = row(url, query)
+    return only
+
+
+def tables(url: str) -> list[str]:
+    """Return the names of the store's tables, without that of the schema version."""
+    if make_url(url).get_backend_name() == "sqlite":
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    else:
+        query = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'slime_store'"
+    return sorted(name for (name,) in rows(url, query) if "version_num" not in _columns(url, name))
+
+
+def counts(url: str) -> dict[str, int]:
+    """Return the number of rows of each table."""
+    return {name: value(url, f"SELECT count(*) FROM {name}") for name in tables(url)}
+
+
+def _columns(url: str, table: str) -> set[str]:
+    if make_url(url).get_backend_name() == "sqlite":
+        return {name for (name,) in rows(url, f"SELECT name FROM pragma_table_info('{table}')")}
+    query = "SELECT column_name FROM information_schema.columns WHERE table_schema = 'slime_store' AND table_name = "
+    return {name for (name,) in rows(url, f"{query}'{table}'")}

@@ -1,0 +1,93 @@
+"""Real text and real rewards: four models' solutions of the GSM8K test problems, one eval for each model."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slime_store import RolloutFnEvalOutput, Sample, SampleFilter
+from slime_store.testing import assert_same
+from slime_store.testing.contract.opening import loaded_eval, opened, run_of
+from tests.services.tables import row, rows
+
+FILE = "gsm8k_model_solutions.jsonl"
+MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
+
+
+@pytest.fixture(scope="module")
+def problems() -> list[dict[str, Any]]:
+    """The problems with the models' solutions, in the order of the file."""
+    given = os.environ.get("SLIME_STORE_DATA")
+    folder = Path(given) if given else Path(__file__).parents[3] / "shared" / "data"
+    path = folder / FILE
+    if not path.exists():
+        pytest.skip(f"there is no {path}; SLIME_STORE_DATA names the folder of {FILE}")
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def evaluation(problems: list[dict[str, Any]], model: str) -> RolloutFnEvalOutput:
+    """One eval as slime gives it: no groups, the index counts the problems."""
+    samples = [
+        Sample(
+            index=i,
+            prompt=[{"role": "user", "content": problem["question"]}],
+            response=problem[model]["solution"],
+            label=problem["ground_truth"],
+            reward=float(problem[model]["is_correct"]),
+            weight_versions=[model],
+            status=Sample.Status.COMPLETED,
+        )
+        for i, problem in enumerate(problems)
+    ]
+    rewards = [sample.reward for sample in samples]
+    data = {"gsm8k": {"rewards": rewards, "truncated": [False] * len(samples), "samples": samples}}
+    return RolloutFnEvalOutput(data, {"gsm8k": sum(rewards) / len(rewards)})
+
+
+def test_four_evals_come_back_and_their_means_are_the_shares_of_right_answers(
+    store_url: str, problems: list[dict[str, Any]]
+) -> None:
+    outputs = {model: evaluation(problems, model) for model in MODELS}
+    with run_of(store_url) as run:
+        for rollout_id, (model, output) in enumerate(outputs.items()):
+            run.record_eval(rollout_id, output, weight_version=model)
+    for rollout_id, output in enumerate(outputs.values()):
+        assert_same(loaded_eval(store_url, rollout_id, sample_type=Sample), output)
+    by_version = (
+        "SELECT v.label, count(*), avg(s.reward), avg(s.eval_reward) FROM samples s"
+        " JOIN sample_weight_versions l ON l.rollout_pk = s.rollout_pk AND l.position = s.position"
+        " JOIN weight_versions v ON v.id = l.weight_version_pk GROUP BY v.label, v.ordinal ORDER BY v.ordinal"
+    )
+    expected = []
+    for model in MODELS:
+        share = sum(problem[model]["is_correct"] for problem in problems) / len(problems)
+        expected.append((model, len(problems), pytest.approx(share, rel=1e-12), pytest.approx(share, rel=1e-12)))
+    assert rows(store_url, by_version) == expected
+    told = "SELECT v.label FROM rollouts r JOIN weight_versions v ON v.id = r.weight_version_pk ORDER BY r.rollout_id"
+    assert [label for (label,) in rows(store_url, told)] == list(MODELS)
+
+
+def test_a_prompt_is_stored_once_and_its_history_can_be_asked_for(
+    store_url: str, problems: list[dict[str, Any]]
+) -> None:
+    some = problems[:300]
+    with run_of(store_url) as run:
+        for rollout_id, model in enumerate(MODELS):
+            run.record_eval(rollout_id, evaluation(some, model))
+    distinct = len({problem["question"] for problem in some})
+    assert row(store_url, "SELECT count(*) FROM prompts") == (distinct,)
+    with opened(store_url, read_only=True) as store:
+        run = store.run("contract", create=False)
+        prompt = [{"role": "user", "content": some[7]["question"]}]
+        history = list(run.iter_samples(SampleFilter(prompt=prompt), sample_type=Sample))
+        assert [sample.weight_versions for sample in history] == [[model] for model in MODELS]
+        assert [sample.reward for sample in history] == [float(some[7][model]["is_correct"]) for model in MODELS]
+        right = list(run.iter_samples(SampleFilter(weight_version=MODELS[3], reward_min=1.0), fields=["index"]))
+        assert [each.index for each in right] == [i for i, each in enumerate(some) if each[MODELS[3]]["is_correct"]]
+        needle = "<<16-3"
+        found = list(run.iter_samples(SampleFilter(text=needle, rollout_ids=1), fields=["index"]))
+        assert [each.index for each in found] == [i for i, p in enumerate(some) if needle in p[MODELS[1]]["solution"]]

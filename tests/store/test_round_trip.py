@@ -1,0 +1,79 @@
+"""Whatever a rollout function may return comes back: generated rollouts, through the public door, on both databases."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import uuid
+
+from hypothesis import HealthCheck, given, settings
+
+from slime_store import Sample, SampleStore
+from slime_store.testing import assert_same, strategies
+from slime_store.testing.contract.opening import loaded_eval, loaded_train, opened, run_of
+from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, iter_leaf_samples
+
+# every example takes a run of its own in the one store of the test
+_PROPERTY = settings(
+    max_examples=max(60, settings().max_examples // 2 if settings().max_examples > 100 else 60),
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+    ],
+)
+
+
+@_PROPERTY
+@given(output=strategies.train_outputs())
+def test_any_train_rollout_comes_back(store_url: str, output: RolloutFnTrainOutput) -> None:
+    name, expected = uuid.uuid4().hex, copy.deepcopy(output)
+    with run_of(store_url, name) as run:
+        info = run.record_train(0, output)
+    assert_same(output, expected)  # recording changes nothing
+    assert_same(loaded_train(store_url, 0, name, sample_type=Sample), expected)
+    leaves = list(iter_leaf_samples(expected.samples))
+    with opened(store_url, read_only=True) as store:
+        run = store.run(name, create=False)
+        assert_same(run.rollouts(), [info])
+        assert_same(list(run.iter_samples(batch_size=2, sample_type=Sample)), leaves)
+    assert info.n_samples == len(leaves)
+
+
+@_PROPERTY
+@given(output=strategies.eval_outputs())
+def test_any_eval_rollout_comes_back(store_url: str, output: RolloutFnEvalOutput) -> None:
+    name, expected = uuid.uuid4().hex, copy.deepcopy(output)
+    with run_of(store_url, name) as run:
+        run.record_eval(0, output, weight_version="7")
+    assert_same(output, expected)
+    assert_same(loaded_eval(store_url, 0, name, sample_type=Sample), expected)
+
+
+@_PROPERTY
+@given(sample=strategies.samples(), state=strategies.documents())
+def test_any_sample_comes_back_in_the_background_and_without_strictness(
+    store_url: str, sample: Sample, state: object
+) -> None:
+    name, expected = uuid.uuid4().hex, copy.deepcopy(sample)
+    with opened(store_url) as store:
+        run = store.run(name)
+        future = run.record_train(0, [[sample]], state=state, strict=False, background=True)
+        assert future.result().placeholders == ()
+        pickled: SampleStore = pickle.loads(pickle.dumps(store))
+        with pickled:
+            loaded = pickled.run(name, create=False).load_train(0, sample_type=Sample)
+    assert_same(loaded.samples, [[expected]])
+
+
+@_PROPERTY
+@given(sample=strategies.samples())
+def test_any_one_field_of_any_sample_can_be_read_alone(store_url: str, sample: Sample) -> None:
+    name, expected = uuid.uuid4().hex, copy.deepcopy(sample)
+    with run_of(store_url, name) as run:
+        run.record_train(0, [[sample]])
+        for field in vars(expected):
+            (loaded,) = run.iter_samples(fields=[field], sample_type=Sample)
+            only = Sample()
+            setattr(only, field, getattr(expected, field))
+            assert_same(loaded, only, path=field)
