@@ -212,9 +212,10 @@ def _load_with(run: Any) -> list[list[int]]:
 def test_a_pickled_reader_is_a_reader(store_url: str) -> None:
     with run_of(store_url) as run:
         run.record_train(0, make_train_output(1, 1))
-    with opened(store_url, read_only=True) as store, pickle.loads(pickle.dumps(store)) as copied:
-        with pytest.raises(ReadOnlyStoreError):
-            copied.run("contract").delete_rollout(0)
+    with opened(store_url, read_only=True) as store:
+        copied = pickle.loads(pickle.dumps(store))
+    with copied, pytest.raises(ReadOnlyStoreError):
+        copied.run("contract").delete_rollout(0)
 
 
 def test_a_store_in_memory_works_and_is_not_pickled() -> None:
@@ -233,10 +234,9 @@ def test_a_store_in_memory_works_and_is_not_pickled() -> None:
 
 
 def test_threads_record_and_read_at_once(store_url: str) -> None:
-    with run_of(store_url) as run:
-        with ThreadPoolExecutor(4) as pool:
-            infos = list(pool.map(lambda seed: run.record_train(0, make_train_output(1, 2, seed=seed)), range(8)))
-            loaded = list(pool.map(lambda info: run.load_train(0, attempt=info.attempt), infos))
+    with run_of(store_url) as run, ThreadPoolExecutor(4) as pool:
+        infos = list(pool.map(lambda seed: run.record_train(0, make_train_output(1, 2, seed=seed)), range(8)))
+        loaded = list(pool.map(lambda info: run.load_train(0, attempt=info.attempt), infos))
     assert sorted(info.attempt for info in infos) == list(range(1, 9))
     assert {info.session for info in infos} == {1}
     assert_same(loaded, [make_train_output(1, 2, seed=seed) for seed in range(8)])
