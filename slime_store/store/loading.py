@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
+from slime_store.errors import BlobMissingError
 from slime_store.mapping.decode import SampleDecoder, eval_data, layouts_of
 from slime_store.mapping.encode import prompt_digest
 from slime_store.mapping.nesting import nest
@@ -21,6 +22,12 @@ from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import decode_inline
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample, SampleFilter
 from slime_store.types.duck import is_sample_type
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_READS = 3
+"""How often a read is tried while other processes delete what it reads."""
 
 
 def sample_class(sample_type: type[Any] | None) -> type[Any]:
@@ -47,6 +54,22 @@ def _slime_sample() -> type[Any] | None:
     return found if is_sample_type(found) else None
 
 
+def _again_if_overtaken(read: Callable[P, T]) -> Callable[P, T]:
+    """Read anew when a side file is missing: it goes with its rollout, also beneath a transaction that sees its row."""
+
+    @wraps(read)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        for _ in range(_READS - 1):
+            try:
+                return read(*args, **kwargs)
+            except BlobMissingError:
+                continue
+        return read(*args, **kwargs)
+
+    return reading
+
+
+@_again_if_overtaken
 def load_train(
     handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> RolloutFnTrainOutput:
@@ -60,6 +83,7 @@ def load_train(
     return RolloutFnTrainOutput(samples=nest(row.nesting, samples), metrics=decode_inline(row.metrics))
 
 
+@_again_if_overtaken
 def load_eval(
     handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> RolloutFnEvalOutput:
@@ -99,20 +123,22 @@ def iter_samples(
     needed = fields if fields is None or where.metadata is None else fields | {"metadata"}
     with handle.reading() as connection:
         rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts()
+
+    @_again_if_overtaken
+    def page(rollout_pk: int, layouts: list[list[str]], after: int) -> tuple[list[int], list[Any]]:
+        with handle.reading() as connection:
+            selection = SelectionRepository(connection, run_pk, where, digest)
+            positions = selection.positions(rollout_pk, after=after, limit=batch_size)
+            if not positions:
+                return [], []
+            blobs = handle.blobs(connection)
+            stored = SampleRepository(connection, rollout_pk).read(layouts, blobs, positions=positions, fields=needed)
+            return positions, SampleDecoder(DocumentBlobs(blobs), sample_type, needed).samples(stored)
+
     for row in rollouts:
         layouts, after = layouts_of(row.layouts), -1
         while True:
-            with handle.reading() as connection:
-                selection = SelectionRepository(connection, run_pk, where, digest)
-                positions = selection.positions(row.id, after=after, limit=batch_size)
-                samples = []
-                if positions:
-                    blobs = handle.blobs(connection)
-                    stored = SampleRepository(connection, row.id).read(
-                        layouts, blobs, positions=positions, fields=needed
-                    )
-                    decoder = SampleDecoder(DocumentBlobs(blobs), sample_type, needed)
-                    samples = decoder.samples(stored)
+            positions, samples = page(row.id, layouts, after)
             for sample in samples:
                 if _metadata_matches(sample, where):
                     if needed != fields:

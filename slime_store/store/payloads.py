@@ -60,4 +60,8 @@ def _map(work: Callable[[T], R], items: list[T], threads: int) -> list[R]:
     if threads == 1 or len(items) < 2:
         return [work(item) for item in items]
     with ThreadPoolExecutor(threads) as executor:
-        return list(executor.map(work, items))
+        try:
+            results = executor.map(work, items)
+        except RuntimeError:  # the interpreter is shutting down and starts no more threads
+            return [work(item) for item in items]
+        return list(results)

@@ -1,11 +1,14 @@
-"""What runs beside slime's or miles's own code, in a process of its own: ``python -m <this module> NAME ARGUMENTS``.
+"""What runs beside slime's or miles's own code, in a process of its own: ``python programs.py NAME ARGUMENTS``.
 
 A process of its own, since which class ``sample_type=None`` means is decided once, and an imported framework stays.
+A script and no module, since both frameworks have a package ``tests`` as well.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +18,18 @@ from PIL import Image
 from slime_store import Sample, SampleStore
 from slime_store.testing import assert_same
 from slime_store.types import Record, RolloutFnEvalOutput, RolloutFnTrainOutput
-from tests.types.frameworks import fill_every_field
+
+_spec = spec_from_file_location("frameworks", Path(__file__).parents[1] / "types" / "frameworks.py")
+assert _spec is not None and _spec.loader is not None
+frameworks = module_from_spec(_spec)
+_spec.loader.exec_module(frameworks)
 
 RUN = "beside slime"
 
 
 def groups_of(kind: type[Any]) -> list[list[Any]]:
     """Return samples of this class as rollout functions make them: finished, aborted, split, with media."""
-    full = fill_every_field(kind)
+    full = frameworks.fill_every_field(kind)
     finished = kind(index=1, prompt="2+2", tokens=[1, 2, 3], response="4", response_length=1, reward=1.0)
     finished.status, finished.weight_versions = kind.Status.COMPLETED, ["3", "3", "4"]
     finished.loss_mask, finished.rollout_log_probs = [1], [-0.5]
@@ -107,7 +114,7 @@ def write_a_dump_of_slimes(url: str, path: str) -> None:
     """As slime's ``save_debug_rollout_data`` does it: a flat list of ``to_dict``."""
     from slime.utils import types
 
-    flat = [sample for group in groups_of(types.Sample) for sample in group if not isinstance(sample, list)]
+    flat = [sample for sample in _flat(groups_of(types.Sample)) if "parent" not in sample.metadata]  # no class inside
     torch.save({"rollout_id": 3, "samples": [sample.to_dict() for sample in flat]}, path)
 
 
@@ -195,9 +202,13 @@ def load_miles_samples_that_went_through_our_class(url: str) -> None:
     with _open(url) as store:
         loaded = store.run(RUN, create=False).load_train(9, sample_type=types.Sample)
     assert type(loaded.samples[3][0].adapter) is types.AdapterRef
-    for ours, theirs in zip(_flat(loaded.samples), _flat(miles_groups(types)), strict=True):
+    pairs = list(zip(_flat(loaded.samples), _flat(miles_groups(types)), strict=True))
+    for ours, theirs in pairs:
+        if "parent" in theirs.metadata:
+            pairs.append((ours.metadata.pop("parent"), theirs.metadata.pop("parent")))
         # what our class adds are fields that miles does not have, at their defaults
         assert_same({name: vars(ours)[name] for name in vars(theirs)}, vars(theirs), sample_types=False)
+    assert len(pairs) == 9
 
 
 def _flat(tree: Any) -> list[Any]:

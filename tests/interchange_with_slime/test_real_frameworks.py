@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # each starts several interpreters that import torch
+
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = "tests.interchange_with_slime.programs"
+PROGRAMS = Path(__file__).with_name("programs.py")
 
 
 def _run(program: str, *arguments: str, beside: str | None = None) -> None:
     """Run one of ``programs`` in a process that can import the framework in this checkout, or none."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), beside]))
-    command = [sys.executable, "-m", PROGRAMS, program, *arguments]
+    command = [sys.executable, str(PROGRAMS), program, *arguments]
     done = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{program}\n{done.stderr}"
 
