@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from slime_store.errors import BackgroundRecordError
+from slime_store.store.forks import tell_after_fork
 
 T = TypeVar("T")
 
@@ -33,8 +33,8 @@ class BackgroundWriter:
     _failures: list[BackgroundRecordError]
 
     def __init__(self) -> None:
-        self._reset()
-        os.register_at_fork(after_in_child=self._reset)
+        self.after_fork()
+        tell_after_fork(self)
 
     def submit(self, what: str, task: Callable[[], T]) -> Future[T]:
         """Queue a task; blocks while ``MAX_PENDING`` tasks are waiting."""
@@ -96,7 +96,7 @@ class BackgroundWriter:
             self._pending.discard(future)
         self._places.release()
 
-    def _reset(self) -> None:
+    def after_fork(self) -> None:
         """Start afresh; also in a forked child, whose parent's thread and tasks are the parent's."""
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(MAX_PENDING)

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from slime_store.codecs.documents.plain import plain_json
 from slime_store.repositories.runs import RunRepository
+from slime_store.store.forks import tell_after_fork
 
 _FRAMEWORKS = ("slime", "miles", "torch", "sglang")
 
@@ -25,7 +26,7 @@ class Sessions:
     def __init__(self) -> None:
         self._keys: dict[tuple[int, int], int] = {}
         self._lock = threading.Lock()
-        os.register_at_fork(after_in_child=self._renew_lock)
+        tell_after_fork(self)
 
     def ensure(self, run_pk: int, writing: Callable[[str], AbstractContextManager[Connection]]) -> int:
         """Return the key of this process's session of a run, adding its row on the first call."""
@@ -41,7 +42,8 @@ class Sessions:
                 self._keys[process] = key
             return self._keys[process]
 
-    def _renew_lock(self) -> None:
+    def after_fork(self) -> None:
+        """Take a lock of one's own: the parent's may be held by a thread that is not here."""
         self._lock = threading.Lock()
 
 

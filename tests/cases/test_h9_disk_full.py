@@ -7,7 +7,9 @@ import io
 import logging
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,8 +44,20 @@ class Disk:
 
     def __init__(self) -> None:
         self.is_full = False
+        self._answers = threading.Event()
+        self._answers.set()
+
+    @contextmanager
+    def not_answering(self) -> Iterator[None]:
+        """Have everyone who wants a connection wait until the body has ended."""
+        self._answers.clear()
+        try:
+            yield
+        finally:
+            self._answers.set()
 
     def set_limit(self, connection: Any, *_rest: Any) -> None:
+        self._answers.wait(60)
         if isinstance(connection, sqlite3.Connection):
             pages = 1 if self.is_full else 1 << 30  # a limit below the file's size means its size
             connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -161,12 +175,27 @@ def test_h9_every_failure_in_the_background_is_reported(sqlite_url: str, disk: D
         run = store.run("contract")
         run.record_train(0, output_of(0))
         disk.is_full = True
-        futures = [run.record_train(i, output_of(i), background=True) for i in (1, 2)]
+        with disk.not_answering():  # or the second call reports the first failure
+            futures = [run.record_train(i, output_of(i), background=True) for i in (1, 2)]
         assert all(isinstance(future.exception(timeout=60), StoreFullError) for future in futures)
         for rollout_id in (1, 2):
             with pytest.raises(BackgroundRecordError, match=f"rollout {rollout_id} of"):
                 store.flush()
         store.flush()
+
+
+def test_h9_closing_reports_all_failures_in_the_background_together(sqlite_url: str, disk: Disk) -> None:
+    store = SampleStore.open(sqlite_url)
+    run = store.run("contract")
+    run.record_train(0, output_of(0))
+    disk.is_full = True
+    with disk.not_answering():
+        for rollout_id in (1, 2):
+            run.record_train(rollout_id, output_of(rollout_id), background=True)
+    with pytest.raises(BackgroundRecordError, match=r"rollout 1 of .*rollout 2 of") as caught:
+        store.close()
+    assert isinstance(caught.value.__cause__, StoreFullError)
+    store.close()  # it was said
 
 
 # -- the directory of side files is on a full disk

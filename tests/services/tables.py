@@ -6,7 +6,6 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
-import psycopg
 from sqlalchemy import make_url
 
 
@@ -16,6 +15,8 @@ def rows(url: str, query: str) -> list[tuple[Any, ...]]:
     if address.get_backend_name() == "sqlite":
         with closing(sqlite3.connect(str(address.database))) as connection:
             return connection.execute(query).fetchall()
+    import psycopg
+
     conninfo = address.set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(conninfo, options="-c search_path=slime_store") as connection:
         return connection.execute(query.encode()).fetchall()

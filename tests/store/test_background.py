@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from typing import Any
 
 import pytest
@@ -128,14 +128,23 @@ def test_every_failure_is_raised(store_url: str, writer: Writer) -> None:
     store.close()
 
 
-def test_flush_raises_a_failure_that_happens_while_it_waits(store_url: str, writer: Writer) -> None:
+def test_flush_raises_a_failure_that_happens_while_it_waits(
+    store_url: str, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call_back, go = Future._invoke_callbacks, threading.Event()  # type: ignore[attr-defined]
+
+    def call_back_later(self: Future[Any]) -> None:  # who waits for a future is woken before its callbacks run
+        assert go.wait(60)
+        call_back(self)
+
+    monkeypatch.setattr(Future, "_invoke_callbacks", call_back_later)
     with opened(store_url) as store:
         run = store.run("contract")
         writer.is_broken = True
-        for rollout_id in range(30):  # a failure that is noted a moment too late would slip through now and then
-            run.record_train(rollout_id, make_train_output(1, 1), background=True)
-            with pytest.raises(BackgroundRecordError, match=f"train rollout {rollout_id} "):
-                store.flush()
+        run.record_train(0, make_train_output(1, 1), background=True)
+        with pytest.raises(BackgroundRecordError, match="train rollout 0"):
+            store.flush()
+        go.set()
 
 
 def test_a_failure_is_logged_even_if_nobody_asks(

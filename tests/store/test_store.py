@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -100,6 +101,25 @@ def test_each_run_counts_its_own_sessions(store_url: str) -> None:
         for name in ("a", "b"):
             assert store.run(name).record_train(0, make_train_output(1, 1)).session == 1
             assert store.run(name).record_train(1, make_train_output(1, 1)).session == 1
+    query = "SELECT r.name, s.ordinal FROM sessions s JOIN runs r ON r.id = s.run_pk ORDER BY r.name"
+    assert rows(store_url, query) == [("a", 1), ("b", 1)]
+
+
+def _record_before_and_after_a_fork(url: str) -> int:
+    with run_of(url) as run:
+        run.record_train(0, make_train_output(1, 1))
+        child = os.fork()
+        if child == 0:
+            os._exit(run.record_train(1, make_train_output(1, 1)).session)
+        session = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        run.record_train(2, make_train_output(1, 1))
+    return session
+
+
+def test_a_forked_child_is_a_session_of_its_own(store_url: str) -> None:
+    assert in_a_new_process(_record_before_and_after_a_fork, store_url) == 2
+    query = "SELECT r.rollout_id, s.ordinal FROM rollouts r JOIN sessions s ON s.id = r.session_pk ORDER BY 1"
+    assert rows(store_url, query) == [(0, 1), (1, 2), (2, 1)]
 
 
 # -- statistics -----------------------------------------------------------------------------------------

@@ -40,6 +40,8 @@ def _decode_sample(body: list[Any], decoder: DocumentDecoder) -> Any:
 
 def _decode_status(body: str, decoder: DocumentDecoder) -> Any:
     """Return the class's own status, or the word where the class does not know it, as for the samples of a rollout."""
+    if not isinstance(body, str):
+        raise ValueError(f"{body!r} is not a status")
     known = {status.value: status for status in decoder.sample_type.Status}
     return known.get(body, body)
 

@@ -237,7 +237,7 @@ def test_nesting_works_to_a_stated_depth_and_is_refused_beyond_it(kind: Any) -> 
         '{"$datetime":["x",null,0]}',
         '{"$exception":["eval",{"$tuple":["1"]}]}',
         '{"$sample":[[1]]}',
-        '{"$status":"x"}',
+        '{"$status":3}',
         '{"$image":{"format":null,"frame":0,"frames":[]}}',
         "[" * 100_000,
     ],

@@ -1,0 +1,30 @@
+"""Telling objects that they are now in a forked child, without keeping them alive."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Protocol
+
+
+class Forked(Protocol):
+    """Has locks or threads that a child must not take over from its parent."""
+
+    def after_fork(self) -> None:
+        """Start afresh in the child."""
+
+
+_living: weakref.WeakSet[Forked] = weakref.WeakSet()
+
+
+def tell_after_fork(thing: Forked) -> None:
+    """Call ``thing.after_fork()`` in every child that is forked while the thing lives."""
+    _living.add(thing)
+
+
+def _tell_all() -> None:
+    for thing in list(_living):
+        thing.after_fork()
+
+
+os.register_at_fork(after_in_child=_tell_all)
