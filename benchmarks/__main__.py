@@ -50,7 +50,7 @@ def measure(systems: list[System], output: Any, repeat: int) -> dict[str, tuple[
     for number in range(repeat + 1):
         for system in systems:
             write_seconds, n_bytes = timed(lambda: system.write(number, output))  # noqa: B023
-            if isinstance(system, BackgroundStore):
+            if isinstance(system, Store):
                 n_bytes = system.settle()
             read_seconds, _ = timed(lambda: system.read(number))  # noqa: B023
             if number:  # the first turn warms up

@@ -24,6 +24,7 @@ def upgrade() -> None:
         sa.Column("file_name", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_blobs")),
         sa.UniqueConstraint("digest", name=op.f("uq_blobs_digest")),
+        sqlite_autoincrement=True,
     )
     op.create_index(op.f("ix_blobs_file_name"), "blobs", ["file_name"], unique=False)
     op.create_table(
@@ -34,6 +35,7 @@ def upgrade() -> None:
         sa.Column("document", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_prompts")),
         sa.UniqueConstraint("digest", name=op.f("uq_prompts_digest")),
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "runs",
@@ -43,6 +45,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_runs")),
         sa.UniqueConstraint("name", name=op.f("uq_runs_name")),
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "blob_parts",
@@ -61,24 +64,30 @@ def upgrade() -> None:
         sa.Column("pid", sa.BigInteger(), nullable=False),
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("client", sa.Text(), nullable=False),
+        sa.Column("config", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(["run_pk"], ["runs.id"], name=op.f("fk_sessions_run_pk"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_sessions")),
         sa.UniqueConstraint("run_pk", "ordinal", name=op.f("uq_sessions_run_pk_ordinal")),
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "weight_versions",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("run_pk", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("session_pk", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("label", sa.Text(), nullable=False),
         sa.Column("ordinal", sa.BigInteger(), nullable=False),
         sa.Column("first_seen_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("params", sa.Text(), nullable=False),
         sa.Column("notes", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["run_pk"], ["runs.id"], name=op.f("fk_weight_versions_run_pk"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(
             ["session_pk"], ["sessions.id"], name=op.f("fk_weight_versions_session_pk"), ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_weight_versions")),
+        sa.UniqueConstraint("run_pk", "ordinal", name=op.f("uq_weight_versions_run_pk_ordinal")),
         sa.UniqueConstraint("session_pk", "label", name=op.f("uq_weight_versions_session_pk_label")),
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "rollouts",
@@ -115,6 +124,7 @@ def upgrade() -> None:
         sa.UniqueConstraint(
             "run_pk", "kind", "rollout_id", "attempt", name=op.f("uq_rollouts_run_pk_kind_rollout_id_attempt")
         ),
+        sqlite_autoincrement=True,
     )
     op.create_index(op.f("ix_rollouts_session_pk"), "rollouts", ["session_pk"], unique=False)
     op.create_index(op.f("ix_rollouts_weight_version_pk"), "rollouts", ["weight_version_pk"], unique=False)
@@ -229,11 +239,8 @@ def upgrade() -> None:
         sa.Column("completion_token_num", sa.BigInteger(), nullable=False),
         sa.Column("cached_tokens", sa.BigInteger(), nullable=False),
         sa.Column("total_prompt_tokens", sa.BigInteger(), nullable=False),
-        sa.Column("first_weight_version_pk", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True),
+        sa.Column("first_weight_version_pk", sa.BigInteger(), nullable=True),
         sa.Column("last_weight_version_pk", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["first_weight_version_pk"], ["weight_versions.id"], name=op.f("fk_samples_first_weight_version_pk")
-        ),
         sa.ForeignKeyConstraint(
             ["last_weight_version_pk"], ["weight_versions.id"], name=op.f("fk_samples_last_weight_version_pk")
         ),

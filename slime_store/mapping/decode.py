@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,18 @@ _INTEGER_COLUMNS = {
     "rollout_id": "execution_id",
     "response_length": "response_length",
 }
+
+
+def documents_of(stored: StoredSamples, fields: Collection[str] | None) -> Iterator[str]:
+    """Yield the documents that making the samples decodes, cut to the attributes wanted: for finding their blobs."""
+    yield from (document for _, document in stored.prompts.values() if document is not None)
+    for metadata, extra in stored.documents.values():
+        if metadata is not None:
+            yield metadata
+        if extra is not None and '"blob"' in extra:
+            tree = json.loads(extra)
+            known = fields is None or "$dict" in tree
+            yield extra if known else json.dumps({k: v for k, v in tree.items() if k in (fields or ())})
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,15 @@ import numpy as np
 
 from slime_store.codecs.documents import DocumentEncoder
 from slime_store.errors import UnsupportedValueError
-from slime_store.mapping import rewards
+from slime_store.mapping import columns, rewards
 from slime_store.mapping.blob_memo import DIGEST_BYTES, BlobMemo
 from slime_store.mapping.encoded import EncodedDataset, EncodedPrompt, EncodedRollout, EncodedSample
-from slime_store.mapping.fields import ARRAY_FIELDS, COUNTERS, FIELDS, MAX_TEXT, Home, is_omitted
+from slime_store.mapping.fields import ARRAY_FIELDS, FIELDS, MAX_TEXT, Home, is_omitted
 from slime_store.mapping.nesting import FlatSamples, Place, flatten
-from slime_store.mapping.packs import PackBuilder, Piece, to_piece
+from slime_store.mapping.packs import PackBuilder, to_piece
 from slime_store.mapping.text import searchable
-from slime_store.types.duck import is_sample
 
 _INT64 = range(-(2**63), 2**63)
-_SUMMABLE = frozenset({"empty", "int", "float", "bool", "float16", "float32", "float64"}) | {
-    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
-}
 
 
 class RolloutEncoder:
@@ -91,9 +87,9 @@ class RolloutEncoder:
         if isinstance(content, dict) and isinstance(content.get("samples"), (list, tuple)):
             flat = flatten(content["samples"], f"{where}, samples")
             shape, rest = flat.shape, _hollow(content, where, ["samples"])
-        columns = content if isinstance(content, dict) else {}
-        given_rewards = _aligned(columns.get("rewards"), flat.samples)
-        given_truncated = _aligned(columns.get("truncated"), flat.samples)
+        lists = content if isinstance(content, dict) else {}
+        given_rewards = _aligned(lists.get("rewards"), flat.samples)
+        given_truncated = _aligned(lists.get("truncated"), flat.samples)
         for i, sample in enumerate(flat.samples):
             encoded = self._sample(
                 first + i,
@@ -129,7 +125,7 @@ class RolloutEncoder:
                 extra[name] = value
         get = attributes.get
         lengths = self._arrays(position, attributes, extra)
-        response_length = _integer("response_length", attributes, extra)
+        response_length = columns.integer("response_length", attributes, extra)
         reward = get("reward")
         number, reward_type = rewards.reward_columns(reward)
         if not rewards.is_exact_in_columns(reward):
@@ -140,30 +136,30 @@ class RolloutEncoder:
                 entries.setdefault((depth, key), value)
         mask_sum = lengths.get("mask_sum")
         given = rewards.numeric_value(eval_reward)
-        columns = (
+        row = (
             position,
             place.group if place else None,
             place.sample if place else None,
             place.segment if place else None,
             dataset,
             self._layout(tuple(attributes)),
-            _integer("group_index", attributes, extra),
-            _integer("index", attributes, extra),
-            _integer("rollout_id", attributes, extra),
-            _status(attributes, extra),
+            columns.integer("group_index", attributes, extra),
+            columns.integer("index", attributes, extra),
+            columns.integer("rollout_id", attributes, extra),
+            columns.status(attributes, extra, type(sample)),
             number,
             reward_type,
             None if given is None or math.isnan(given) else given,
             bool(eval_truncated) if isinstance(eval_truncated, (bool, np.bool_)) else None,
-            _flag("remove_sample", attributes, extra),
+            columns.flag("remove_sample", attributes, extra),
             lengths.get("tokens", 0),
             response_length,
             response_length if mask_sum is None else mask_sum,
-            _seconds("non_generation_time", attributes, extra),
-            *_counters("spec_info", attributes, extra),
-            *_counters("prefix_cache_info", attributes, extra),
+            columns.seconds("non_generation_time", attributes, extra),
+            *columns.counters("spec_info", attributes, extra, type(sample)),
+            *columns.counters("prefix_cache_info", attributes, extra, type(sample)),
         )
-        versions = _versions(attributes, extra)
+        versions = columns.versions(attributes, extra)
         text = self._text(attributes, extra)
         metadata = get("metadata")
         document = None
@@ -173,7 +169,7 @@ class RolloutEncoder:
             extra["metadata"] = metadata
         prompt = self._prompt(get("prompt"), f"{where}, prompt") if "prompt" in attributes else None
         return EncodedSample(
-            columns=columns,
+            columns=row,
             prompt=prompt,
             versions=versions,
             rewards=entries,
@@ -194,9 +190,9 @@ class RolloutEncoder:
                 continue
             piece = to_piece(value, copy=self._copy)
             if name == "tokens":
-                lengths["tokens"] = _length(value)
+                lengths["tokens"] = columns.length(value)
             if name == "loss_mask":
-                total = _mask_sum(piece)
+                total = columns.mask_sum(piece)
                 if total is not None:
                     lengths["mask_sum"] = total
             if piece is None:
@@ -260,9 +256,8 @@ def as_eval(output: Any) -> tuple[Any, Any]:
 
 def _shared_group_index(flat: FlatSamples, group: Any) -> int | None:
     members = flat.samples[group.first_position : group.first_position + group.n_samples]
-    indexes = {getattr(s, "group_index", None) for s in members if is_sample(s)}
-    only = indexes.pop() if len(indexes) == 1 else None
-    return int(only) if isinstance(only, (int, np.integer)) and int(only) in _INT64 else None
+    indexes = {columns.integer("group_index", vars(sample), {}) for sample in members}
+    return indexes.pop() if len(indexes) == 1 else None
 
 
 def _hollow(data: dict[Any, Any], where: str, keys: list[Any]) -> dict[Any, Any]:
@@ -278,93 +273,3 @@ def _aligned(values: Any, samples: list[Any]) -> list[Any]:
     """The dataset's own list, or array, when it has one entry for each sample, else Nones."""
     is_row = isinstance(values, (list, tuple)) or getattr(values, "ndim", None) == 1
     return list(values) if is_row and len(values) == len(samples) else [None] * len(samples)
-
-
-def _integer(name: str, attributes: dict[str, Any], extra: dict[str, Any]) -> int | None:
-    value = attributes.get(name)
-    if value is None or (type(value) is int and value in _INT64):
-        return value
-    extra[name] = value
-    if isinstance(value, (int, np.integer)) and int(value) in _INT64:
-        return int(value)
-    return None
-
-
-def _seconds(name: str, attributes: dict[str, Any], extra: dict[str, Any]) -> float | None:
-    value = attributes.get(name)
-    if value is None:
-        return None
-    if type(value) is not float or not rewards.is_exact_in_columns(value):
-        extra[name] = value
-    number = rewards.numeric_value(value)
-    return None if number is None or math.isnan(number) else number
-
-
-def _flag(name: str, attributes: dict[str, Any], extra: dict[str, Any]) -> bool:
-    value = attributes.get(name, False)
-    if type(value) is not bool:
-        extra[name] = value
-    try:
-        return bool(value)
-    except (ValueError, RuntimeError):  # an array or tensor of several elements
-        return False
-
-
-def _status(attributes: dict[str, Any], extra: dict[str, Any]) -> str:
-    """The plain word. A status that is not the sample class's own enum is kept exactly in ``extra``."""
-    status = attributes.get("status")
-    word = getattr(status, "value", status)
-    if status is word or not isinstance(word, str) or not type(status).__qualname__.endswith("Sample.Status"):
-        extra["status"] = status
-    return searchable(str(word))
-
-
-def _counters(name: str, attributes: dict[str, Any], extra: dict[str, Any]) -> list[int]:
-    info = attributes.get(name)
-    values = dict(getattr(info, "__dict__", {}))
-    numbers = [values.pop(counter, None) for counter in COUNTERS[name]]
-    exact = type(info).__qualname__.startswith("Sample.") and not values
-    if name in attributes and not (exact and all(type(n) is int and n in _INT64 for n in numbers)):
-        extra[name] = info
-    return [int(n) if isinstance(n, (int, np.integer)) and int(n) in _INT64 else 0 for n in numbers]
-
-
-def _versions(attributes: dict[str, Any], extra: dict[str, Any]) -> list[tuple[str, int]]:
-    """Run-length encode the weight versions; what is not a plain list of clean strings is kept in ``extra``."""
-    versions = attributes.get("weight_versions")
-    if versions is None:
-        if "weight_versions" in attributes:
-            extra["weight_versions"] = None
-        return []
-    if not isinstance(versions, (list, tuple)):
-        extra["weight_versions"] = versions
-        return []
-    runs: list[tuple[str, int]] = []
-    exact = type(versions) is list
-    for version in versions:
-        label = searchable(version if isinstance(version, str) else repr(version))
-        if isinstance(version, (int, np.integer)) and not isinstance(version, bool):
-            label = str(int(version))
-        exact = exact and type(version) is str and label == version
-        if runs and runs[-1][0] == label:
-            runs[-1] = (label, runs[-1][1] + 1)
-        else:
-            runs.append((label, 1))
-    if not exact:
-        extra["weight_versions"] = versions
-    return runs
-
-
-def _length(value: Any) -> int:
-    try:
-        return len(value)
-    except TypeError:
-        return 0
-
-
-def _mask_sum(piece: Piece | None) -> int | None:
-    """Sum a loss mask of any type whose array holds its numbers; None where the sum is not whole."""
-    if piece is None or piece.type.removeprefix("numpy.") not in _SUMMABLE:
-        return None
-    total = float(piece.array.sum(dtype=np.float64))  # exact up to 2**53
-    return int(total) if total.is_integer() and int(total) in _INT64 else None

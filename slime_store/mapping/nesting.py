@@ -68,6 +68,7 @@ def flatten(tree: Any, where: str = "samples") -> FlatSamples:
     for element in tree:
         if is_sample_type(type(element)):
             index = getattr(element, "group_index", None)
+            index = index if isinstance(index, (int, str)) else None
             if not flat.groups or index is None or index != last_index:
                 flat.groups.append(Group(position))
             last_index = index

@@ -27,11 +27,14 @@ def numeric_value(value: Any) -> float | None:
     if kind is bool or kind is int or isinstance(value, (int, float, np.bool_, np.integer, np.floating)):
         try:
             return float(value)
-        except OverflowError:
+        except Exception:  # beyond the range of float, or a subclass's own code
             return None
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_complex():
-        return float(value.detach())
+    if torch is not None and isinstance(value, torch.Tensor):
+        try:
+            return float(value.detach()) if value.numel() == 1 and not value.is_complex() else None
+        except (RuntimeError, NotImplementedError):  # a tensor without values of its own
+            return None
     return None
 
 

@@ -12,7 +12,7 @@ class BlobRow(Base):
     """One stored byte string."""
 
     __tablename__ = "blobs"
-    __table_args__ = (UniqueConstraint("digest"), Index(None, "file_name"))
+    __table_args__ = (UniqueConstraint("digest"), Index(None, "file_name"), {"sqlite_autoincrement": True})
 
     id: Mapped[int] = mapped_column(BigKey, primary_key=True)
     digest: Mapped[str | None] = mapped_column(Text)  # hex BLAKE2b-256 of the content; None: never shared

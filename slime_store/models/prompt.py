@@ -12,7 +12,7 @@ class PromptRow(Base):
     """One distinct prompt: a text, or a document (chat messages)."""
 
     __tablename__ = "prompts"
-    __table_args__ = (UniqueConstraint("digest"),)
+    __table_args__ = (UniqueConstraint("digest"), {"sqlite_autoincrement": True})
 
     id: Mapped[int] = mapped_column(BigKey, primary_key=True)
     digest: Mapped[bytes]  # BLAKE2b-256 of the kind and the exact content

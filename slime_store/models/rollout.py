@@ -18,6 +18,7 @@ class RolloutRow(Base):
         UniqueConstraint("run_pk", "kind", "rollout_id", "attempt"),
         Index(None, "session_pk"),
         Index(None, "weight_version_pk"),
+        {"sqlite_autoincrement": True},
     )
 
     id: Mapped[int] = mapped_column(BigKey, primary_key=True)

@@ -14,11 +14,11 @@ class RunRow(Base):
     """One training run."""
 
     __tablename__ = "runs"
-    __table_args__ = (UniqueConstraint("name"),)
+    __table_args__ = (UniqueConstraint("name"), {"sqlite_autoincrement": True})
 
     id: Mapped[int] = mapped_column(BigKey, primary_key=True)
     name: Mapped[str] = mapped_column(Text)
-    config: Mapped[str] = mapped_column(Text)  # document; "null" when none was given
+    config: Mapped[str] = mapped_column(Text)  # document: of the first start; "null" when none was given
     created_at: Mapped[datetime]
 
 
@@ -26,7 +26,7 @@ class SessionRow(Base):
     """One process attached to a run as a writer; a restart is a new session."""
 
     __tablename__ = "sessions"
-    __table_args__ = (UniqueConstraint("run_pk", "ordinal"),)
+    __table_args__ = (UniqueConstraint("run_pk", "ordinal"), {"sqlite_autoincrement": True})
 
     id: Mapped[int] = mapped_column(BigKey, primary_key=True)
     run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
@@ -35,3 +35,4 @@ class SessionRow(Base):
     pid: Mapped[int]
     started_at: Mapped[datetime]
     client: Mapped[str] = mapped_column(Text)  # document: versions of slime_store, Python, ...
+    config: Mapped[str] = mapped_column(Text)  # document: what this session was started with; "null" when not given

@@ -53,7 +53,7 @@ class SampleRow(Base):
     completion_token_num: Mapped[int]
     cached_tokens: Mapped[int]
     total_prompt_tokens: Mapped[int]
-    first_weight_version_pk: Mapped[int | None] = mapped_column(ForeignKey("weight_versions.id"))
+    first_weight_version_pk: Mapped[int | None]  # as in sample_weight_versions, which has the foreign key
     last_weight_version_pk: Mapped[int | None] = mapped_column(ForeignKey("weight_versions.id"))
 
 

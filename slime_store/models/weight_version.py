@@ -14,9 +14,14 @@ class WeightVersionRow(Base):
     """One version of the policy weights, as the rollout engine named it inside one session."""
 
     __tablename__ = "weight_versions"
-    __table_args__ = (UniqueConstraint("session_pk", "label"),)
+    __table_args__ = (
+        UniqueConstraint("session_pk", "label"),
+        UniqueConstraint("run_pk", "ordinal"),
+        {"sqlite_autoincrement": True},
+    )
 
     id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
     session_pk: Mapped[int] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"))
     label: Mapped[str] = mapped_column(Text)  # opaque, e.g. "42": compare for equality only, never sort as text
     ordinal: Mapped[int]  # order of first use in the run, from 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import sqlalchemy as sa
-from sqlalchemy import Connection, delete, exists, select
+from sqlalchemy import Connection, Row, Table, delete, exists, select
 
 from slime_store.blobs import PART_BYTES, BlobDirectory, Payload
 from slime_store.codecs.arrays import decode_array, dtype_of
@@ -40,13 +41,11 @@ class BlobRepository:
 
     def add_shared(self, payloads: Mapping[str, Payload]) -> dict[str, int]:
         """Add contents by digest; return the keys. Content that another writer added meanwhile is taken as it is."""
-        rows = [{"digest": digest} | _columns(payloads[digest]) for digest in sorted(payloads)]
-        added = insert_unless_present(self._connection, BlobRow.__table__, rows, "digest")
+        rows = [(digest, *_columns(payloads[digest]).values()) for digest in sorted(payloads)]
+        columns = ("digest", "codec", "dtype", "n_raw_bytes", "n_bytes", "file_name")
+        added = insert_unless_present(self._connection, cast(Table, BlobRow.__table__), columns, rows)
         keys = {digest: pk for digest, (pk, _) in self.known(payloads).items()}
         self._add_parts({keys[digest]: payloads[digest] for digest in added})
-        for digest, payload in payloads.items():
-            if digest not in added and payload.file_name is not None and self._directory is not None:
-                self._directory.remove(payload.file_name)  # another writer brought the same content meanwhile
         return keys
 
     def add(self, payload: Payload) -> int:
@@ -84,38 +83,49 @@ class BlobRepository:
         Raises:
             BlobMissingError: it is gone.
         """
-        query = select(BlobRow.codec, BlobRow.dtype, BlobRow.file_name, BlobRow.n_bytes).where(BlobRow.id == pk)
-        row = self._connection.execute(query).one_or_none()
-        if row is None:
+        found = self._rows(BlobRow.id, [pk])
+        if not found:
             raise BlobMissingError(str(pk))
-        codec, dtype, file_name, n_bytes = row
-        data = self._stored(pk, file_name)
-        if len(data) != n_bytes:
-            raise BlobCorruptError(f"blob {pk} has {len(data)} bytes, not {n_bytes}")
-        return codec, dtype, data
+        return found[0].codec, found[0].dtype, self._stored([found[0]])[pk]
 
-    def content(self, digest: str) -> bytes:
-        """Return the decoded bytes of shared content.
+    def contents(self, digests: Sequence[str]) -> dict[str, bytes]:
+        """Return the decoded bytes of shared contents, as far as they are here. Costs two queries for each 500.
 
         Raises:
-            BlobMissingError: the store does not hold it.
-            BlobCorruptError: its stored bytes are damaged.
+            BlobMissingError: a side file is gone.
+            BlobCorruptError: stored bytes are damaged.
         """
-        row = self._connection.execute(
-            select(BlobRow.id, BlobRow.n_raw_bytes).where(BlobRow.digest == digest)
-        ).one_or_none()
-        if row is None:
-            raise BlobMissingError(digest)
-        codec, dtype, data = self.read(row[0])
-        return decode_array(codec, dtype, (row[1] // dtype_of(dtype).itemsize,), data).tobytes()
+        rows = self._rows(BlobRow.digest, digests)
+        stored = self._stored(rows)
+        return {
+            row.digest: decode_array(
+                row.codec, row.dtype, (row.n_raw_bytes // dtype_of(row.dtype).itemsize,), stored.pop(row.id)
+            ).tobytes()
+            for row in rows
+        }
 
-    def _stored(self, pk: int, file_name: str | None) -> bytes:
-        if file_name is not None:
-            if self._directory is None:
-                raise BlobMissingError(file_name)
-            return self._directory.read(file_name)
-        query = select(BlobPartRow.data).where(BlobPartRow.blob_pk == pk).order_by(BlobPartRow.part)
-        return b"".join(self._connection.execute(query).scalars())
+    def _rows(self, column: Any, values: Sequence[Any]) -> list[Row[Any]]:
+        rows: list[Row[Any]] = []
+        for chunk in chunked(values):
+            rows += self._connection.execute(select(BlobRow.__table__).where(column.in_(chunk)))
+        return rows
+
+    def _stored(self, rows: Sequence[Row[Any]]) -> dict[int, bytes]:
+        """Return the stored bytes of blobs by key, from their side files and from the parts in the database."""
+        parts: dict[int, list[bytes]] = {row.id: [] for row in rows if row.file_name is None}
+        for chunk in chunked(list(parts)):
+            query = select(BlobPartRow.blob_pk, BlobPartRow.data).where(BlobPartRow.blob_pk.in_(chunk))
+            for pk, data in self._connection.execute(query.order_by(BlobPartRow.blob_pk, BlobPartRow.part)):
+                parts[pk].append(data)
+        stored = {pk: b"".join(data) for pk, data in parts.items()}
+        for row in rows:
+            if row.file_name is not None:
+                if self._directory is None:
+                    raise BlobMissingError(row.file_name)
+                stored[row.id] = self._directory.read(row.file_name)
+            if len(stored[row.id]) != row.n_bytes:
+                raise BlobCorruptError(f"blob {row.id} has {len(stored[row.id])} bytes, not {row.n_bytes}")
+        return stored
 
     def _add_parts(self, payloads: Mapping[int, Payload]) -> None:
         rows = [
@@ -128,23 +138,28 @@ class BlobRepository:
 
 
 class DocumentBlobs:
-    """A ``BlobSource`` for the documents of one load: each content is read and decoded once.
+    """A ``BlobSource`` for documents: each content is read and decoded once.
 
-    Costs one query for each distinct content.
+    Args:
+        repository: where the blobs are.
+        documents: those that will be decoded; what they refer to is read now, together.
     """
 
-    def __init__(self, repository: BlobRepository) -> None:
-        self._repository = repository
-        self._read: dict[str, bytes] = {}
+    def __init__(self, repository: BlobRepository, documents: Iterable[str | None]) -> None:
+        self._contents = repository.contents(sorted(digests_in(documents)))
 
     def get(self, name: str) -> bytes:
-        """Return the content of this digest."""
-        if name not in self._read:
-            self._read[name] = self._repository.content(name)
-        return self._read[name]
+        """Return the content of this digest.
+
+        Raises:
+            BlobMissingError: the store does not hold it.
+        """
+        if name not in self._contents:
+            raise BlobMissingError(name)
+        return self._contents[name]
 
 
-def digests_in(documents: Sequence[str | None]) -> set[str]:
+def digests_in(documents: Iterable[str | None]) -> set[str]:
     """Return the digests that documents may refer to: a superset, found without decoding them."""
     return {digest for text in documents if text and '"blob"' in text for digest in _IN_DOCUMENTS.findall(text)}
 

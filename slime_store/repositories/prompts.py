@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
-from sqlalchemy import Connection, delete, exists, select
+from sqlalchemy import Connection, Table, delete, exists, select
 
 from slime_store.database import chunked
 from slime_store.mapping.encoded import EncodedPrompt
 from slime_store.models import PromptRow, SampleRow
 from slime_store.repositories.inserts import insert_unless_present
+
+TABLE = cast(Table, PromptRow.__table__)
 
 
 class PromptRepository:
@@ -23,11 +26,8 @@ class PromptRepository:
         keys = self._keys(list(prompts))
         missing = sorted(prompts.keys() - keys.keys())
         if missing:
-            rows = [
-                {"digest": digest, "text": prompts[digest].text, "document": prompts[digest].document}
-                for digest in missing
-            ]
-            insert_unless_present(self._connection, PromptRow.__table__, rows, "digest")
+            rows = [(digest, prompts[digest].text, prompts[digest].document) for digest in missing]
+            insert_unless_present(self._connection, TABLE, ("digest", "text", "document"), rows)
             keys |= self._keys(missing)
         return keys
 

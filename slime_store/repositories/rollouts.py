@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select
 from sqlalchemy.orm import aliased
 
 from slime_store.errors import RolloutNotFoundError
@@ -146,12 +145,6 @@ class RolloutRepository:
         """Delete rollouts with everything that belongs to them alone."""
         for pk in pks:
             self._connection.execute(delete(RolloutRow).where(RolloutRow.id == pk))
-
-    def now_or_after(self, now: datetime) -> datetime:
-        """Return ``now``, or the newest finish time of the run when the clock went back."""
-        newest = select(func.max(RolloutRow.finished_at)).where(RolloutRow.run_pk == self._run_pk)
-        last = self._connection.execute(newest).scalar()
-        return now if last is None else max(now, last)
 
     def _nearest(self, kind: str, rollout_id: int) -> tuple[int, ...]:
         same = and_(RolloutRow.run_pk == self._run_pk, RolloutRow.kind == kind, RolloutRow.status == "complete")

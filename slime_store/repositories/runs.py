@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Table, func, insert, select
 
 from slime_store.errors import RunNotFoundError
 from slime_store.models import RolloutRow, RunRow, SessionRow
 from slime_store.repositories.inserts import insert_unless_present
+
+TABLE = cast(Table, RunRow.__table__)
 
 
 @dataclass(frozen=True)
@@ -29,14 +32,15 @@ class RunRepository:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    def find(self, name: str) -> int | None:
+        """Return the run's key, or None."""
+        return self._connection.execute(select(RunRow.id).where(RunRow.name == name)).scalar()
+
     def ensure(self, name: str, config: str, now: datetime) -> int:
-        """Return the run's key, adding the run unless it is present; a config other than "null" replaces the old."""
-        insert_unless_present(
-            self._connection, RunRow.__table__, [{"name": name, "config": config, "created_at": now}], "name"
-        )
-        pk: int = self._connection.execute(select(RunRow.id).where(RunRow.name == name)).scalar_one()
-        if config != "null":
-            self._connection.execute(update(RunRow).where(RunRow.id == pk).values(config=config))
+        """Return the run's key, adding the run unless it is present; the config of one that is present stays."""
+        insert_unless_present(self._connection, TABLE, ("name", "config", "created_at"), [(name, config, now)])
+        pk = self.find(name)
+        assert pk is not None
         return pk
 
     def lock(self, pk: int) -> None:
@@ -71,7 +75,9 @@ class RunRepository:
         rows = self._connection.execute(query.where(*where).order_by(RunRow.id))  # type: ignore[arg-type]
         return [StoredRun(*row) for row in rows]
 
-    def add_session(self, run_pk: int, *, host: str, pid: int, client: str, now: datetime) -> tuple[int, int]:
+    def add_session(
+        self, run_pk: int, *, host: str, pid: int, client: str, config: str, now: datetime
+    ) -> tuple[int, int]:
         """Add a session and return (key, ordinal). The run must be locked."""
         last = select(func.max(SessionRow.ordinal)).where(SessionRow.run_pk == run_pk)
         ordinal = (self._connection.execute(last).scalar() or 0) + 1
@@ -81,6 +87,7 @@ class RunRepository:
             "host": host,
             "pid": pid,
             "client": client,
+            "config": config,
             "started_at": now,
         }
         key = self._connection.execute(insert(SessionRow).values(values)).inserted_primary_key

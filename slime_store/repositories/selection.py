@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, literal_column, or_, select
 
+from slime_store.database import chunked
 from slime_store.mapping.rewards import entry_key
 from slime_store.mapping.text import searchable
 from slime_store.models import (
@@ -41,7 +43,7 @@ class SelectionRepository:
         self._digest = prompt_digest
 
     def rollouts(self) -> list[Row[Any]]:
-        """Return (id, kind, rollout_id, attempt, layouts) of the rollouts that may hold such samples.
+        """Return (id, n_samples, layouts) of the rollouts that may hold such samples.
 
         Train rollouts come first, then by rollout id, then by attempt. Without a condition on the attempt, only the
         newest complete attempt of each is looked at.
@@ -55,22 +57,42 @@ class SelectionRepository:
         if where.rollout_ids is not None:
             conditions.append(_in(RolloutRow.rollout_id, where.rollout_ids))
         conditions.append(is_newest_attempt() if where.attempt is None else RolloutRow.attempt == where.attempt)
-        query = select(
-            RolloutRow.id, RolloutRow.kind, RolloutRow.rollout_id, RolloutRow.attempt, RolloutRow.layouts
-        ).where(*conditions)
+        conditions += self._pruning()
+        query = select(RolloutRow.id, RolloutRow.n_samples, RolloutRow.layouts).where(*conditions)
         order = (RolloutRow.kind.desc(), RolloutRow.rollout_id, RolloutRow.attempt)
         rows: list[Row[Any]] = list(self._connection.execute(query.order_by(*order)))
         return rows
 
-    def positions(self, rollout_pk: int, *, after: int, limit: int) -> list[int]:
-        """Return the next positions in one rollout, rising, that meet every condition on samples."""
-        query = (
-            select(SampleRow.position)
-            .where(SampleRow.rollout_pk == rollout_pk, SampleRow.position > after, *self._conditions())
-            .order_by(SampleRow.position)
-            .limit(limit)
-        )
-        return list(self._connection.execute(query).scalars())
+    def positions(self, rollout_pks: Sequence[int]) -> dict[int, list[int]]:
+        """Return the positions, rising, that meet every condition on samples, by rollout; one query for each 500."""
+        found: dict[int, list[int]] = {}
+        for chunk in chunked(rollout_pks):
+            query = select(SampleRow.rollout_pk, SampleRow.position).where(
+                SampleRow.rollout_pk.in_(chunk), *self._conditions()
+            )
+            for pk, position in self._connection.execute(query.order_by(SampleRow.rollout_pk, SampleRow.position)):
+                found.setdefault(pk, []).append(position)
+        return found
+
+    def _pruning(self) -> list[ColumnElement[bool]]:
+        """Conditions on rollouts by which an index leaves out those that hold no match."""
+        where = self._where
+        conditions: list[ColumnElement[bool]] = []
+        if self._digest is not None:
+            prompt = select(PromptRow.id).where(PromptRow.digest == self._digest).scalar_subquery()
+            conditions.append(RolloutRow.id.in_(select(SampleRow.rollout_pk).where(SampleRow.prompt_pk == prompt)))
+        if where.weight_version is not None:
+            versions = select(WeightVersionRow.id).where(
+                WeightVersionRow.run_pk == self._run_pk, WeightVersionRow.label == searchable(where.weight_version)
+            )
+            used = select(SampleWeightVersionRow.rollout_pk).where(
+                SampleWeightVersionRow.weight_version_pk.in_(versions)
+            )
+            conditions.append(RolloutRow.id.in_(used))
+        if where.dataset is not None:
+            named = select(EvalDatasetRow.rollout_pk).where(EvalDatasetRow.name == searchable(where.dataset))
+            conditions.append(RolloutRow.id.in_(named))
+        return conditions
 
     def _conditions(self) -> list[ColumnElement[bool]]:
         where = self._where

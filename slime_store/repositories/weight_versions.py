@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
+from slime_store.database import chunked
 from slime_store.models import SessionRow, WeightVersionRow
 
 VersionFacts: TypeAlias = "tuple[int, str, int, datetime, str, str]"
@@ -25,18 +26,15 @@ class WeightVersionRepository:
 
         A new label's ordinal is one more than the run's highest: labels repeat in each session, ordinals do not.
         """
-        query = select(WeightVersionRow.label, WeightVersionRow.id).where(WeightVersionRow.session_pk == session_pk)
-        keys = {row[0]: row[1] for row in self._connection.execute(query)}
-        new = [label for label in dict.fromkeys(labels) if label not in keys]
+        wanted = list(dict.fromkeys(labels))
+        keys = self._keys(session_pk, wanted)
+        new = [label for label in wanted if label not in keys]
         if new:
-            last = (
-                select(func.max(WeightVersionRow.ordinal))
-                .join(SessionRow, SessionRow.id == WeightVersionRow.session_pk)
-                .where(SessionRow.run_pk == run_pk)
-            )
+            last = select(func.max(WeightVersionRow.ordinal)).where(WeightVersionRow.run_pk == run_pk)
             ordinal = (self._connection.execute(last).scalar() or 0) + 1
             rows = [
                 {
+                    "run_pk": run_pk,
                     "session_pk": session_pk,
                     "label": label,
                     "ordinal": ordinal + i,
@@ -47,7 +45,16 @@ class WeightVersionRepository:
                 for i, label in enumerate(new)
             ]
             self._connection.execute(insert(WeightVersionRow), rows)
-            keys = {row[0]: row[1] for row in self._connection.execute(query)}
+            keys |= self._keys(session_pk, new)
+        return keys
+
+    def _keys(self, session_pk: int, labels: Sequence[str]) -> dict[str, int]:
+        keys: dict[str, int] = {}
+        for chunk in chunked(labels):
+            query = select(WeightVersionRow.label, WeightVersionRow.id).where(
+                WeightVersionRow.session_pk == session_pk, WeightVersionRow.label.in_(chunk)
+            )
+            keys |= {row[0]: row[1] for row in self._connection.execute(query)}
         return keys
 
     def describe(self, pk: int, *, params: str | None, notes: str | None) -> None:
@@ -62,7 +69,7 @@ class WeightVersionRepository:
 
     def of_run(self, run_pk: int) -> list[VersionFacts]:
         """Return every version of a run, in order of first use."""
-        return self._facts(SessionRow.run_pk == run_pk)
+        return self._facts(WeightVersionRow.run_pk == run_pk)
 
     def _facts(self, where: ColumnElement[bool]) -> list[VersionFacts]:
         query = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from slime_store.config import StoreConfig
 from slime_store.database import create_store_engine, read, write
 from slime_store.errors import ReadOnlyStoreError, StoreClosedError, StoreNotPicklableError
 from slime_store.repositories.blobs import BlobRepository
+from slime_store.schema import ensure_schema
 from slime_store.store.background import BackgroundWriter
 from slime_store.store.sessions import Sessions
 
@@ -27,23 +27,26 @@ class StoreHandle:
         self.config = config
         self.directory = None if config.path is None else BlobDirectory.beside(config.path)
         self.background = BackgroundWriter()
-        self.sessions = Sessions()
+        self.sessions = Sessions(config.url if not config.is_memory else str(id(self)))
         self._engine: Engine | None = None
-        self._closed_by: int | None = None
+        self._closed = False
         self._lock = threading.Lock()
 
     @property
     def engine(self) -> Engine:
-        """The engine.
+        """The engine; on first use the schema is checked, and created or upgraded unless read-only.
 
         Raises:
             StoreClosedError: the store was closed.
+            SchemaError: this is no store that this version can use.
         """
-        if self._closed_by is not None:
+        if self._closed:
             raise StoreClosedError()
         with self._lock:
             if self._engine is None:
-                self._engine = create_store_engine(self.config)
+                engine = create_store_engine(self.config)
+                ensure_schema(engine, self.config)
+                self._engine = engine
                 weakref.finalize(self, self._engine.dispose)  # nobody closes the store of a run that was unpickled
             return self._engine
 
@@ -70,7 +73,7 @@ class StoreHandle:
         """
         if self.config.read_only:
             raise ReadOnlyStoreError(operation)
-        if self._closed_by is not None:
+        if self._closed:
             raise StoreClosedError()
 
     def blobs(self, connection: Connection) -> BlobRepository:
@@ -83,12 +86,13 @@ class StoreHandle:
         Raises:
             BackgroundRecordError: a background record failed unreported; the store is closed all the same.
         """
-        if self._closed_by is not None:
+        if self._closed:
             return
         try:
             self.background.close()
         finally:
-            self._closed_by = os.getpid()
+            self._closed = True
+            self.sessions.end()
             if self._engine is not None:
                 self._engine.dispose()
 

@@ -6,11 +6,14 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
-from functools import lru_cache, wraps
+from functools import wraps
+from itertools import chain
 from typing import Any, ParamSpec, TypeVar
 
+from sqlalchemy import Row
+
 from slime_store.errors import BlobMissingError
-from slime_store.mapping.decode import SampleDecoder, eval_data, layouts_of
+from slime_store.mapping.decode import SampleDecoder, documents_of, eval_data, layouts_of
 from slime_store.mapping.encode import prompt_digest
 from slime_store.mapping.nesting import nest
 from slime_store.repositories.blobs import DocumentBlobs
@@ -29,6 +32,8 @@ T = TypeVar("T")
 _READS = 3
 """How often a read is tried while other processes delete what it reads."""
 
+_CHUNK_SAMPLES, _CHUNK_ROLLOUTS = 1 << 16, 200
+
 
 def sample_class(sample_type: type[Any] | None) -> type[Any]:
     """Return the class that samples come back as: the one given, else slime's where it is importable, else ours.
@@ -43,8 +48,8 @@ def sample_class(sample_type: type[Any] | None) -> type[Any]:
     return sample_type
 
 
-@lru_cache(maxsize=1)
 def _slime_sample() -> type[Any] | None:
+    """Return slime's class; found anew at each call, since slime may become importable later."""
     if "slime" not in sys.modules and importlib.util.find_spec("slime") is None:
         return None
     try:
@@ -73,12 +78,12 @@ def _again_if_overtaken(read: Callable[P, T]) -> Callable[P, T]:
 def load_train(
     handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> RolloutFnTrainOutput:
-    """Return a train rollout. Costs a bounded number of queries, and one for each distinct blob in its documents."""
+    """Return a train rollout. Costs one query a table, and two for each 500 distinct blobs in its documents."""
     with paused(), handle.reading() as connection:
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
-        decoder = SampleDecoder(DocumentBlobs(blobs), sample_type)
+        decoder = SampleDecoder(DocumentBlobs(blobs, documents_of(stored, None)), sample_type)
         samples = decoder.samples(stored)
     return RolloutFnTrainOutput(samples=nest(row.nesting, samples), metrics=decode_inline(row.metrics))
 
@@ -93,7 +98,9 @@ def load_eval(
         row = rollouts.find(run, "eval", rollout_id, attempt)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
-        decoder = SampleDecoder(DocumentBlobs(blobs), sample_type)
+        rows = rollouts.datasets(row.id)
+        documents = chain(documents_of(stored, None), (dataset.content for dataset in rows))
+        decoder = SampleDecoder(DocumentBlobs(blobs, documents), sample_type)
         samples = decoder.samples(stored)
         datasets = [
             (
@@ -101,7 +108,7 @@ def load_eval(
                 decoder.document(dataset.content),
                 samples[dataset.first_position : dataset.first_position + dataset.n_samples],
             )
-            for dataset in rollouts.datasets(row.id)
+            for dataset in rows
         ]
     data = eval_data(decode_inline(row.nesting), datasets)
     return RolloutFnEvalOutput(data=data, metrics=decode_inline(row.metrics))
@@ -125,28 +132,41 @@ def iter_samples(
         rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts()
 
     @_again_if_overtaken
-    def page(rollout_pk: int, layouts: list[list[str]], after: int) -> tuple[list[int], list[Any]]:
+    def page(row: Row[Any], positions: list[int]) -> list[Any]:
+        with handle.reading() as connection:
+            blobs = handle.blobs(connection)
+            stored = SampleRepository(connection, row.id).read(
+                layouts_of(row.layouts), blobs, positions=positions, fields=needed
+            )
+            source = DocumentBlobs(blobs, documents_of(stored, needed))
+            return SampleDecoder(source, sample_type, needed).samples(stored)
+
+    for chunk in _by_samples(rollouts):
         with handle.reading() as connection:
             selection = SelectionRepository(connection, run_pk, where, digest)
-            positions = selection.positions(rollout_pk, after=after, limit=batch_size)
-            if not positions:
-                return [], []
-            blobs = handle.blobs(connection)
-            stored = SampleRepository(connection, rollout_pk).read(layouts, blobs, positions=positions, fields=needed)
-            return positions, SampleDecoder(DocumentBlobs(blobs), sample_type, needed).samples(stored)
+            found = selection.positions([row.id for row in chunk])
+        for row in chunk:
+            positions = found.get(row.id, [])
+            for start in range(0, len(positions), batch_size):
+                for sample in page(row, positions[start : start + batch_size]):
+                    if _metadata_matches(sample, where):
+                        if needed != fields:
+                            sample.metadata = sample_type().metadata
+                        yield sample
 
+
+def _by_samples(rollouts: list[Row[Any]]) -> Iterator[list[Row[Any]]]:
+    """Cut the rollouts into chunks with about 65,000 samples each, so that their positions take little memory."""
+    chunk: list[Row[Any]] = []
+    n_samples = 0
     for row in rollouts:
-        layouts, after = layouts_of(row.layouts), -1
-        while True:
-            positions, samples = page(row.id, layouts, after)
-            for sample in samples:
-                if _metadata_matches(sample, where):
-                    if needed != fields:
-                        sample.metadata = sample_type().metadata
-                    yield sample
-            if len(positions) < batch_size:
-                break
-            after = positions[-1]
+        if chunk and (n_samples + row.n_samples > _CHUNK_SAMPLES or len(chunk) >= _CHUNK_ROLLOUTS):
+            yield chunk
+            chunk, n_samples = [], 0
+        chunk.append(row)
+        n_samples += row.n_samples
+    if chunk:
+        yield chunk
 
 
 def _metadata_matches(sample: Any, where: SampleFilter) -> bool:

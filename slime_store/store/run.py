@@ -106,10 +106,10 @@ class Run:
             BackgroundRecordError: an earlier record in the background failed; this one was not begun.
         """
         samples, metrics = as_train(output)
-        encoder = self._encoder(strict, background)
+        request = self._request(rollout_id, on_conflict)
         with paused():
-            encoded = encoder.train(samples, metrics, state)
-        return self._record(rollout_id, encoded, on_conflict, background)
+            encoded = RolloutEncoder(strict=strict, copy=background).train(samples, metrics, state)
+        return self._record(request, encoded, background)
 
     @overload
     def record_eval(
@@ -162,10 +162,10 @@ class Run:
         data, metrics = as_eval(output)
         if not isinstance(data, dict):
             raise UnsupportedValueError("data", f"expected a dict of eval datasets, found {type(data).__name__}")
-        encoder = self._encoder(strict, background)
+        request = self._request(rollout_id, on_conflict, weight_version)
         with paused():
-            encoded = encoder.evaluation(data, metrics, state)
-        return self._record(rollout_id, encoded, on_conflict, background, weight_version)
+            encoded = RolloutEncoder(strict=strict, copy=background).evaluation(data, metrics, state)
+        return self._record(request, encoded, background)
 
     def record_weight_version(
         self,
@@ -298,23 +298,18 @@ class Run:
 
     # -- inside --------------------------------------------------------------------------------------
 
-    def _encoder(self, strict: bool, background: bool) -> RolloutEncoder:
+    def _request(self, rollout_id: int, on_conflict: OnConflict, weight_version: str | None = None) -> RecordRequest:
+        """Check what can be checked before the work of encoding begins; time counts from here."""
         self._handle.check_writable("record a rollout")
         self._handle.background.raise_failure()
-        return RolloutEncoder(strict=strict, copy=background)
-
-    def _record(
-        self,
-        rollout_id: int,
-        rollout: EncodedRollout,
-        on_conflict: OnConflict,
-        background: bool,
-        weight_version: str | None = None,
-    ) -> RolloutInfo | Future[RolloutInfo]:
         if on_conflict not in ("new_attempt", "replace", "error"):
             raise ValueError(f'on_conflict is "new_attempt", "replace" or "error", not {on_conflict!r}')
         label = None if weight_version is None else searchable(str(weight_version))
-        request = RecordRequest(self.name, self._pk, _number(rollout_id), on_conflict, utc_now(), label)
+        return RecordRequest(self.name, self._pk, _number(rollout_id), on_conflict, utc_now(), label)
+
+    def _record(
+        self, request: RecordRequest, rollout: EncodedRollout, background: bool
+    ) -> RolloutInfo | Future[RolloutInfo]:
         if not background:
             return write_rollout(self._handle, request, rollout)
         what = f"{rollout.kind} rollout {request.rollout_id} of run {self.name!r}"

@@ -10,7 +10,6 @@ from slime_store.codecs.documents import is_clean
 from slime_store.config import StoreConfig
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.stats import count_everything, database_bytes
-from slime_store.schema import ensure_schema
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import encode_inline, run_info
 from slime_store.store.run import Run
@@ -56,7 +55,7 @@ class SampleStore:
         config = StoreConfig.parse(url, read_only=read_only, busy_timeout=busy_timeout)
         handle = StoreHandle(config)
         try:
-            ensure_schema(handle.engine, config)
+            handle.engine  # noqa: B018 - checks the schema
         except BaseException:
             handle.close()
             raise
@@ -72,7 +71,8 @@ class SampleStore:
 
         Args:
             name: unique in the store.
-            config: what the run was started with; any document. Replaces the config of a run that is present.
+            config: what this start was configured with; any document. ``RunInfo.config`` is that of the first start;
+                each session keeps its own.
             create: False: the run must be present.
 
         Raises:
@@ -81,13 +81,14 @@ class SampleStore:
         if not isinstance(name, str) or not name or not is_clean(name):
             raise ValueError(f"a run's name is text without NUL and lone surrogates, not {name!r}")
         handle = self._handle
-        if create and not handle.config.read_only:
-            document = encode_inline(config, "config")
+        document = encode_inline(config, "config")
+        with handle.reading() as connection:  # a run that is there needs no write, which might have to wait
+            runs = RunRepository(connection)
+            pk = runs.find(name) if create and not handle.config.read_only else runs.get(name).id
+        if pk is None:
             with handle.writing("add a run") as connection:
                 pk = RunRepository(connection).ensure(name, document, utc_now())
-        else:
-            with handle.reading() as connection:
-                pk = RunRepository(connection).get(name).id
+        handle.sessions.note_config(pk, document)
         return Run(name, pk, handle)
 
     def runs(self) -> list[RunInfo]:

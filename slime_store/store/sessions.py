@@ -21,30 +21,64 @@ _FRAMEWORKS = ("slime", "miles", "torch", "sglang")
 
 
 class Sessions:
-    """The sessions that this process opened, by run. A forked child opens its own."""
+    """The sessions of this process in one store, by run.
 
-    def __init__(self) -> None:
-        self._keys: dict[tuple[int, int], int] = {}
-        self._lock = threading.Lock()
-        tell_after_fork(self)
+    Every handle to the store shares them, also one that was unpickled, until one of them is closed. A forked child
+    opens its own.
+
+    Args:
+        store: what tells the store from others in this process.
+    """
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+        self._configs: dict[int, str] = {}
+
+    def note_config(self, run_pk: int, config: str) -> None:
+        """Note what this process's session of a run was started with, before it begins."""
+        self._configs[run_pk] = config
 
     def ensure(self, run_pk: int, writing: Callable[[str], AbstractContextManager[Connection]]) -> int:
         """Return the key of this process's session of a run, adding its row on the first call."""
-        process = (os.getpid(), run_pk)
-        with self._lock:
-            if process not in self._keys:
+        known = (os.getpid(), self._store, run_pk)
+        with _registry.lock:
+            if known not in _registry.keys:
                 with writing("start a session") as connection:
                     runs = RunRepository(connection)
                     runs.lock(run_pk)
                     key, _ = runs.add_session(
-                        run_pk, host=socket.gethostname(), pid=os.getpid(), client=_client(), now=utc_now()
+                        run_pk,
+                        host=socket.gethostname(),
+                        pid=os.getpid(),
+                        client=_client(),
+                        config=self._configs.get(run_pk, "null"),
+                        now=utc_now(),
                     )
-                self._keys[process] = key
-            return self._keys[process]
+                _registry.keys[known] = key
+            return _registry.keys[known]
+
+    def end(self) -> None:
+        """End this process's sessions in the store; writing again begins new ones."""
+        with _registry.lock:
+            for known in [known for known in _registry.keys if known[1] == self._store]:
+                del _registry.keys[known]
+
+
+class _Registry:
+    """The sessions of this process, in every store."""
+
+    def __init__(self) -> None:
+        self.keys: dict[tuple[int, str, int], int] = {}
+        self.lock = threading.Lock()
+        tell_after_fork(self)
 
     def after_fork(self) -> None:
-        """Take a lock of one's own: the parent's may be held by a thread that is not here."""
-        self._lock = threading.Lock()
+        """Begin without sessions, and with a lock that no thread of the parent holds."""
+        self.keys = {}
+        self.lock = threading.Lock()
+
+
+_registry = _Registry()
 
 
 def utc_now() -> datetime:

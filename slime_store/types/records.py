@@ -45,7 +45,8 @@ class RolloutInfo:
         n_groups: prompts' groups, the entries of the outer level of ``samples``; 0 for an eval.
         n_samples: samples at all levels.
         n_tokens: prompt and response tokens of all samples together.
-        n_bytes: bytes stored for it. Blobs it shares with other rollouts are counted in full.
+        n_bytes: bytes of its arrays, blobs, texts and documents as stored; rows and indexes come on top. Blobs that it
+            shares with other rollouts are counted in full.
         metrics: the rollout function's metrics, exactly as given. None if it gave none.
         started_at: when recording began: the call, or the first journalled group. UTC.
         finished_at: when it became complete, UTC. None while it is open.

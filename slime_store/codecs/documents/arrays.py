@@ -61,6 +61,7 @@ def _encode_dtype(dtype: np.dtype[Any], encoder: DocumentEncoder) -> Any:
             "offsets": [offset for _, _, offset, _ in fields],
             "itemsize": dtype.itemsize,
             "aligned": dtype.isalignedstruct,
+            "record": dtype.type is np.record,
             "titles": encoder.items(title for _, _, _, title in fields),
         }
     if dtype.kind in "MmSUVO" and type(dtype).__module__.startswith("numpy"):
@@ -85,7 +86,7 @@ def _decode_dtype(body: Any) -> np.dtype[Any]:
     if any(title is not None for title in body["titles"]):
         spec["titles"] = body["titles"]
     dtype: np.dtype[Any] = np.dtype(spec, align=body["aligned"])  # type: ignore[call-overload]
-    return dtype
+    return np.dtype((np.record, dtype)) if body["record"] else dtype
 
 
 def _encode_scalar(value: np.generic, encoder: DocumentEncoder) -> Any:

@@ -1,7 +1,7 @@
 """Documents of user classes: enum members, dataclasses, named tuples, exceptions.
 
 Only the fields are stored, under the name of the class. Reading never imports a module because a document
-names it: the class must be loaded already, be slime's or miles's, or have been registered.
+names it: the class must be loaded already, be one of slime's or miles's data types, or have been registered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from slime_store.codecs.documents.decoder import DocumentDecoder
     from slime_store.codecs.documents.encoder import DocumentEncoder
 
-_TRUSTED_ROOTS = frozenset({"slime", "miles", "slime_store"})
+_IMPORTABLE = frozenset({"slime.utils.types", "miles.utils.types", "slime_store.types.params"})
+"""Modules of plain data classes that reading may import; every other module must be loaded already."""
 _registered: dict[str, type[Any]] = {}
 
 
@@ -45,7 +46,7 @@ def find_type(name: str) -> type[Any] | None:
         return _registered[name]
     module_name, _, qualname = name.partition(":")
     module = sys.modules.get(module_name)
-    if module is None and module_name.partition(".")[0] in _TRUSTED_ROOTS:
+    if module is None and module_name in _IMPORTABLE:
         try:
             module = importlib.import_module(module_name)
         except Exception:  # the framework is not installed here, or not whole

@@ -16,9 +16,12 @@ MAX_DEPTH = 100
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _PLAIN = _SCALARS | {dict, list}
 _STRINGS = frozenset({str})
-# What the text must not contain to be exact and to pass every database: a key that looks like a tag, NUL,
-# an integer of 64 bits or more. A hit inside a string only costs the slow path.
-_SUSPECT = re.compile(r'"\$[^"]*":|\\u0000|\d{19}')
+_NUMBERS = (frozenset({int}), frozenset({float}), frozenset({bool}))
+# What the text must not contain to be exact and to pass every database: NUL, an integer of 64 bits or more. A hit
+# inside a string only costs the slow path.
+_SUSPECT = re.compile(r"\\u0000|\d{19}")
+_TAG_LIKE = re.compile(r'[{,]"\$')  # may be a key that looks like a tag, or a text after a comma
+_LONG_STRING = re.compile(rf'"[^"]{{{LONG_TEXT}}}')
 _dumps = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -33,7 +36,9 @@ def plain_json(value: Any) -> str | None:
         text = _dumps(value)
     except ValueError:  # NaN or infinity
         return None
-    if len(text) >= LONG_TEXT or _SUSPECT.search(text) is not None:
+    if _SUSPECT.search(text) is not None or (len(text) > LONG_TEXT and _LONG_STRING.search(text) is not None):
+        return None
+    if _TAG_LIKE.search(text) is not None and _has_tag_like_key(value):
         return None
     return text if is_encodable(text) else None
 
@@ -61,14 +66,19 @@ def _is_plain(value: Any, depth: int) -> bool:
             return False
         children = value.values()
     elif kind is list:
-        if len(value) >= LONG_LIST:
-            return False
         children = value
     else:
         return kind in _SCALARS
-    kinds = set(map(type, children))
+    kinds = frozenset(map(type, children))
     if kinds <= _SCALARS:
-        return depth > 0
+        packable = kind is list and len(value) >= LONG_LIST and kinds in _NUMBERS
+        return depth > 0 and not packable
     if depth <= 0 or not kinds <= _PLAIN:
         return False
     return all(_is_plain(child, depth - 1) for child in children if type(child) not in _SCALARS)
+
+
+def _has_tag_like_key(value: Any) -> bool:
+    if type(value) is dict:
+        return any(key[:1] == "$" for key in value) or any(map(_has_tag_like_key, value.values()))
+    return type(value) is list and any(map(_has_tag_like_key, value))

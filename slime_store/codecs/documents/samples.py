@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from slime_store.types.duck import is_sample
+from slime_store.types.duck import is_sample, nested_in_sample
 
 if TYPE_CHECKING:
     from slime_store.codecs.documents.decoder import DocumentDecoder
@@ -18,12 +18,11 @@ def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
     """Return the handler for a sample, or for the status or counters of one, or None."""
     if is_sample(value):
         return _encode_sample
-    outer, _, name = type(value).__qualname__.rpartition(".")
-    if outer.endswith("Sample"):
-        if name == "Status":
-            return lambda v, encoder: {"$status": v.value}
-        if name in _NESTED:
-            return lambda v, encoder: {_NESTED[type(v).__name__]: encoder.mapping(vars(v))}
+    name = nested_in_sample(value)
+    if name == "Status":
+        return lambda v, encoder: {"$status": v.value}
+    if name is not None:
+        return lambda v, encoder: {_NESTED[name]: encoder.mapping(vars(v))}
     return None
 
 

@@ -56,7 +56,7 @@ def _encode_time_zone(zone: dt.tzinfo | None, value: Any, encoder: DocumentEncod
         return None
     if type(zone) is dt.timezone:
         offset = zone.utcoffset(None)
-        named = zone != dt.timezone.utc and zone.tzname(None) != dt.timezone(offset).tzname(None)
+        named = zone.tzname(None) != dt.timezone(offset).tzname(None)
         return [offset.days, offset.seconds, offset.microseconds, zone.tzname(None) if named else None]
     if type(zone) is zoneinfo.ZoneInfo and zone.key:
         return zone.key
