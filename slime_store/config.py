@@ -127,7 +127,10 @@ def _sqlite(database: str) -> str:
         os.fsencode(database).decode()
     except UnicodeError:
         raise InvalidUrlError(repr(database), "the path is not text that a file name can hold") from None
-    return f"{_SQLITE}{Path(database).expanduser().absolute()}"
+    try:
+        return f"{_SQLITE}{Path(database).expanduser().absolute()}"
+    except RuntimeError as error:  # the home of a user who is not there
+        raise InvalidUrlError(database, str(error)) from None
 
 
 def _postgresql(url: URL) -> str:

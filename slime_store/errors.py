@@ -72,6 +72,13 @@ class UnsupportedValueError(StoreError, ValueError):
         )
 
 
+class InvalidOutputError(UnsupportedValueError, TypeError):
+    """What was given is no rollout, eval or rollout id; recording it leniently would not help."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}; nothing was written"
+
+
 class RolloutExistsError(StoreError):
     """The rollout is already recorded, and the caller chose ``on_conflict="error"``."""
 

@@ -34,7 +34,8 @@ class BlobDirectory:
     @classmethod
     def beside(cls, database: Path) -> BlobDirectory:
         """Return the directory of the store whose database file is ``database``."""
-        return cls(database.with_name(database.name + "-blobs"))
+        real = Path(os.path.realpath(database))  # as SQLite does for its log: one store, whatever links lead to it
+        return cls(real.with_name(real.name + "-blobs"))
 
     def write(self, data: bytes) -> str:
         """Write a file durably and return its name."""
@@ -75,6 +76,10 @@ class BlobDirectory:
             raise BlobMissingError(name) from None
         except OSError as exc:
             raise BlobCorruptError(f"side file {name}: {exc.strerror or exc}") from exc
+
+    def has(self, name: str) -> bool:
+        """Return whether a file is there."""
+        return self._path(name).exists()
 
     def remove(self, name: str) -> None:
         """Delete a file; one that is gone already is no error."""

@@ -57,7 +57,10 @@ class EncodedArray:
 
 def dtype_name(dtype: npt.DTypeLike) -> str | None:
     """Return the name under which ``dtype`` is stored, whatever its byte order; None if it is not stored."""
-    native = np.dtype(dtype).newbyteorder("=")
+    try:
+        native = np.dtype(dtype).newbyteorder("=")
+    except TypeError:  # a dtype of numpy's newer kind, such as StringDType
+        return None
     return _NAMES.get(native)
 
 

@@ -108,11 +108,19 @@ def _begin(connection: Connection) -> None:
 
 
 def _drop_if_thawed(connection: Any, record: Any, _proxy: Any) -> None:
-    """Reopen a connection that was opened without locks once a writer has come."""
-    path, frozen = record.info["slime_store_frozen"]
-    if frozen and not is_frozen(path):
+    """Reopen a connection that was opened without locks once a writer is there, or has been."""
+    path, seen = record.info["slime_store_frozen"]
+    if seen is not None and seen != _frozen_state(path):
         raise DisconnectionError
 
 
 def _note_frozen(path: Path, record: Any) -> None:
-    record.info["slime_store_frozen"] = (path, is_frozen(path))
+    record.info["slime_store_frozen"] = (path, _frozen_state(path))
+
+
+def _frozen_state(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes with the file's content, or None when the file is not frozen."""
+    if not is_frozen(path):
+        return None
+    status = os.stat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns

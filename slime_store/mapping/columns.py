@@ -14,7 +14,7 @@ import numpy as np
 from slime_store.mapping import rewards
 from slime_store.mapping.fields import COUNTERS, INFO_CLASSES
 from slime_store.mapping.packs import Piece
-from slime_store.mapping.text import searchable
+from slime_store.mapping.text import indexable, searchable
 
 Attributes = dict[str, Any]
 
@@ -103,11 +103,11 @@ def versions(attributes: Attributes, extra: Attributes) -> list[tuple[str, int]]
 def version_label(version: Any) -> str:
     """Return the label of a weight version: its text, or for a number the number."""
     if isinstance(version, str):
-        return searchable(version)
-    if isinstance(version, (int, np.integer)) and not isinstance(version, bool):
-        return str(int(version))
+        return indexable(version)
     try:
-        return searchable(repr(version))
+        if isinstance(version, (int, np.integer)) and not isinstance(version, bool):
+            return indexable(str(int(version)))
+        return indexable(repr(version))
     except Exception:  # an object's own code
         return type(version).__name__
 

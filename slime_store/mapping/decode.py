@@ -9,6 +9,7 @@ from typing import Any
 
 from slime_store.codecs.arrays import EncodedArray
 from slime_store.codecs.documents import BlobSource, DocumentDecoder
+from slime_store.errors import BlobCorruptError
 from slime_store.mapping import rewards
 from slime_store.mapping.fields import COUNTERS, FIELDS, INFO_CLASSES, Home, omitted_value
 from slime_store.mapping.nesting import nest
@@ -153,6 +154,8 @@ class SampleDecoder:
 def layouts_of(text: str) -> list[list[str]]:
     """Read ``rollouts.layouts``."""
     layouts: list[list[str]] = json.loads(text)
+    if not all(isinstance(name, str) for names in layouts for name in names):
+        raise BlobCorruptError(f"the attribute names {text[:80]!r} are no text")
     return layouts
 
 

@@ -17,7 +17,7 @@ from slime_store.mapping.encoded import EncodedDataset, EncodedPrompt, EncodedRo
 from slime_store.mapping.fields import ARRAY_FIELDS, FIELDS, MAX_TEXT, Home, is_omitted
 from slime_store.mapping.nesting import FlatSamples, Place, flatten
 from slime_store.mapping.packs import PackBuilder, to_piece
-from slime_store.mapping.text import searchable
+from slime_store.mapping.text import indexable, searchable
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -102,7 +102,7 @@ class RolloutEncoder:
             rollout.samples.append(encoded)
         rollout.n_trajectories += sum(g.n_trajectories for g in flat.groups)
         document = self._documents.document(rest, where)
-        name = searchable(key if isinstance(key, str) else repr(key))
+        name = indexable(key) if isinstance(key, str) else columns.version_label(key)
         rollout.datasets.append(EncodedDataset(name, first, len(flat.samples), shape, document))
 
     # -- one sample --------------------------------------------------------------------------------
@@ -179,7 +179,11 @@ class RolloutEncoder:
         )
 
     def _layout(self, names: tuple[str, ...]) -> int:
-        return self._layouts.setdefault(names, len(self._layouts))
+        if names not in self._layouts:
+            if not all(type(name) is str for name in names):
+                raise UnsupportedValueError("sample", "it has an attribute whose name is no text")
+            self._layouts[names] = len(self._layouts)
+        return self._layouts[names]
 
     def _arrays(self, position: int, attributes: dict[str, Any], extra: dict[str, Any]) -> dict[str, int]:
         """Put the token arrays into their packs; return the number of tokens and the sum of the mask."""
@@ -246,12 +250,12 @@ def _encode_prompt(prompt: Any, where: str, documents: DocumentEncoder) -> Encod
 
 def as_train(output: Any) -> tuple[Any, Any]:
     """Return (nested samples, metrics) of a dataclass or of the bare list that older functions return."""
-    return (output.samples, output.metrics) if hasattr(output, "samples") else (output, None)
+    return (output.samples, getattr(output, "metrics", None)) if hasattr(output, "samples") else (output, None)
 
 
 def as_eval(output: Any) -> tuple[Any, Any]:
     """Return (data, metrics) of a dataclass or of the bare dict that older functions return."""
-    return (output.data, output.metrics) if hasattr(output, "data") else (output, None)
+    return (output.data, getattr(output, "metrics", None)) if hasattr(output, "data") else (output, None)
 
 
 def _shared_group_index(flat: FlatSamples, group: Any) -> int | None:

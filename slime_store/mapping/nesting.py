@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from slime_store.errors import BlobCorruptError, UnsupportedValueError
+from slime_store.errors import BlobCorruptError, InvalidOutputError
 from slime_store.types.duck import is_sample_type
 
 _MAX_DEPTH = 50
@@ -59,7 +59,7 @@ def flatten(tree: Any, where: str = "samples") -> FlatSamples:
     are a group, and each sample without one is a group of its own.
 
     Raises:
-        UnsupportedValueError: an element is neither a list, a tuple nor a sample.
+        InvalidOutputError: an element is neither a list, a tuple nor a sample.
     """
     flat = FlatSamples()
     flat.shape = json.dumps(_shape_of(tree, where, flat.samples, 0), separators=(",", ":"))
@@ -78,8 +78,9 @@ def flatten(tree: Any, where: str = "samples") -> FlatSamples:
             last_index = None
             leaves = [list(_leaves(child)) for child in element]
         group = flat.groups[-1]
+        nested = not is_sample_type(type(element)) and _is_nested(element)
         for execution in leaves:
-            split = len(execution) > 1 or (not is_sample_type(type(element)) and _is_nested(element))
+            split = nested or len(execution) > 1
             for segment in range(len(execution)):
                 flat.places.append(Place(len(flat.groups) - 1, group.n_trajectories, segment if split else None))
             group.n_trajectories += bool(execution)
@@ -107,7 +108,9 @@ def nest(shape: str, samples: list[Any]) -> Any:
 def _shape_of(tree: Any, where: str, samples: list[Any], depth: int) -> Any:
     if not isinstance(tree, (list, tuple)) or depth > _MAX_DEPTH:
         kind = type(tree).__name__
-        raise UnsupportedValueError(where, f"expected nested lists of samples, found {kind} at depth {depth}")
+        hint = "; make samples of dicts by Sample.from_dict" if isinstance(tree, dict) and depth else ""
+        hint = "; an eval goes to record_eval" if isinstance(tree, dict) and not depth else hint
+        raise InvalidOutputError(where, f"expected nested lists of samples, found {kind} at depth {depth}{hint}")
     shape: list[Any] = []
     for i, element in enumerate(tree):
         if is_sample_type(type(element)):
@@ -119,7 +122,7 @@ def _shape_of(tree: Any, where: str, samples: list[Any], depth: int) -> Any:
         else:
             shape.append(_shape_of(element, f"{where}[{i}]", samples, depth + 1))
     if type(tree) not in (list, tuple):
-        raise UnsupportedValueError(where, f"{type(tree).__name__} is not a plain list or tuple")
+        raise InvalidOutputError(where, f"{type(tree).__name__} is not a plain list or tuple")
     return {"$tuple": shape} if type(tree) is tuple else shape
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from slime_store.mapping.text import searchable
+from slime_store.mapping.text import indexable, searchable
 
 _MAX_KEY_DEPTH = 8
 _MAX_KEYS = 256
@@ -82,7 +82,7 @@ def from_columns(number: float | None, reward_type: str) -> Any:
 def entry_key(path: tuple[str, ...]) -> str:
     """Return the key under which the entry of a dict reward at this path is stored; see ``numeric_entries``."""
     clean = tuple(map(searchable, path))
-    return clean[0] if len(clean) == 1 else json.dumps(clean, ensure_ascii=False, separators=(",", ":"))
+    return indexable(clean[0] if len(clean) == 1 else json.dumps(clean, ensure_ascii=False, separators=(",", ":")))
 
 
 def numeric_entries(reward: dict[Any, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[int, str, float | None]]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from slime_store.codecs.documents import is_clean
+
+MAX_INDEXED = 600
+"""Longest text, in characters, that goes into an index as it is."""
 
 NUL_STANDS_FOR = "\u2400"  # SYMBOL FOR NULL
 
@@ -12,3 +17,15 @@ def searchable(text: str) -> str:
     if is_clean(text):
         return text
     return text.replace("\0", NUL_STANDS_FOR).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def indexable(text: str) -> str:
+    """Return ``searchable`` text that an index takes: longer ones keep their beginning and get a digest.
+
+    PostgreSQL refuses index entries of more than about 2,700 bytes.
+    """
+    clean = searchable(text)
+    if len(clean) <= MAX_INDEXED:
+        return clean
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{clean[:200]}... {digest}"

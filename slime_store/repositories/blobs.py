@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import sqlalchemy as sa
-from sqlalchemy import Connection, Row, Table, delete, exists, select
+from sqlalchemy import Connection, Row, Table, delete, exists, select, update
 
 from slime_store.blobs import PART_BYTES, BlobDirectory, Payload
 from slime_store.codecs.arrays import decode_array, dtype_of
@@ -32,21 +32,31 @@ class BlobRepository:
         self._directory = directory
 
     def known(self, digests: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return (key, stored bytes) of those contents that are in the store."""
-        found: dict[str, tuple[int, int]] = {}
-        for chunk in chunked(sorted(set(digests))):
-            query = select(BlobRow.digest, BlobRow.id, BlobRow.n_bytes).where(BlobRow.digest.in_(chunk))
-            found |= {str(row[0]): (row[1], row[2]) for row in self._connection.execute(query)}
-        return found
+        """Return (key, stored bytes) of those contents that are in the store; not of those whose side file is gone."""
+        return {
+            row.digest: (row.id, row.n_bytes)
+            for row in self._rows(BlobRow.digest, sorted(set(digests)))
+            if row.file_name is None or (self._directory is not None and self._directory.has(row.file_name))
+        }
 
     def add_shared(self, payloads: Mapping[str, Payload]) -> dict[str, int]:
         """Add contents by digest; return the keys. Content that another writer added meanwhile is taken as it is."""
         rows = [(digest, *_columns(payloads[digest]).values()) for digest in sorted(payloads)]
         columns = ("digest", "codec", "dtype", "n_raw_bytes", "n_bytes", "file_name")
         added = insert_unless_present(self._connection, cast(Table, BlobRow.__table__), columns, rows)
+        self._restore({digest: payloads[digest] for digest in payloads.keys() - added - self.known(payloads).keys()})
         keys = {digest: pk for digest, (pk, _) in self.known(payloads).items()}
         self._add_parts({keys[digest]: payloads[digest] for digest in added})
         return keys
+
+    def _restore(self, payloads: Mapping[str, Payload]) -> None:
+        """Point rows whose side file is gone at new bytes of the same content."""
+        for digest, payload in payloads.items():
+            values = _columns(payload)
+            self._connection.execute(update(BlobRow).where(BlobRow.digest == digest).values(values))
+            pk = self._connection.execute(select(BlobRow.id).where(BlobRow.digest == digest)).scalar_one()
+            self._connection.execute(delete(BlobPartRow).where(BlobPartRow.blob_pk == pk))
+            self._add_parts({pk: payload})
 
     def add(self, payload: Payload) -> int:
         """Add bytes that are never shared; return the key."""

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, litera
 
 from slime_store.database import chunked
 from slime_store.mapping.rewards import entry_key
-from slime_store.mapping.text import searchable
+from slime_store.mapping.text import indexable, searchable
 from slime_store.models import (
     EvalDatasetRow,
     PromptRow,
@@ -83,14 +83,14 @@ class SelectionRepository:
             conditions.append(RolloutRow.id.in_(select(SampleRow.rollout_pk).where(SampleRow.prompt_pk == prompt)))
         if where.weight_version is not None:
             versions = select(WeightVersionRow.id).where(
-                WeightVersionRow.run_pk == self._run_pk, WeightVersionRow.label == searchable(where.weight_version)
+                WeightVersionRow.run_pk == self._run_pk, WeightVersionRow.label == indexable(where.weight_version)
             )
             used = select(SampleWeightVersionRow.rollout_pk).where(
                 SampleWeightVersionRow.weight_version_pk.in_(versions)
             )
             conditions.append(RolloutRow.id.in_(used))
         if where.dataset is not None:
-            named = select(EvalDatasetRow.rollout_pk).where(EvalDatasetRow.name == searchable(where.dataset))
+            named = select(EvalDatasetRow.rollout_pk).where(EvalDatasetRow.name == indexable(where.dataset))
             conditions.append(RolloutRow.id.in_(named))
         return conditions
 
@@ -105,7 +105,7 @@ class SelectionRepository:
             conditions.append(SampleRow.remove_sample == where.removed)
         if where.dataset is not None:
             dataset = select(EvalDatasetRow.position).where(
-                EvalDatasetRow.rollout_pk == SampleRow.rollout_pk, EvalDatasetRow.name == searchable(where.dataset)
+                EvalDatasetRow.rollout_pk == SampleRow.rollout_pk, EvalDatasetRow.name == indexable(where.dataset)
             )
             conditions.append(SampleRow.dataset_position.in_(dataset))
         if where.weight_version is not None:
@@ -115,7 +115,7 @@ class SelectionRepository:
                 .where(
                     SampleWeightVersionRow.rollout_pk == SampleRow.rollout_pk,
                     SampleWeightVersionRow.position == SampleRow.position,
-                    WeightVersionRow.label == searchable(where.weight_version),
+                    WeightVersionRow.label == indexable(where.weight_version),
                 )
             )
             conditions.append(version.exists())

@@ -119,7 +119,11 @@ def create_file(config: StoreConfig, path: Path) -> None:
     """
     if not path.parent.is_dir():
         raise InvalidUrlError(config.display_url, f"the directory {path.parent} does not exist")
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
+    for suffix in ("-wal", "-journal"):  # SQLite would replay it into the new store
+        if Path(f"{path}{suffix}").exists():
+            detail = f"the file is gone, but its log {path.name}{suffix} is there; restore the file, or remove the log"
+            raise DamagedStoreError(config.display_url, detail)
+    draft = path.with_name(f".slime_store-{secrets.token_hex(8)}.new")
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
         engine = create_store_engine(config.at(draft))

@@ -28,6 +28,7 @@ class BackgroundWriter:
 
     _lock: threading.Lock
     _places: threading.BoundedSemaphore
+    _local: threading.local
     _executor: ThreadPoolExecutor | None
     _pending: set[Future[Any]]
     _failures: list[BackgroundRecordError]
@@ -37,14 +38,20 @@ class BackgroundWriter:
         tell_after_fork(self)
 
     def submit(self, what: str, task: Callable[[], T]) -> Future[T]:
-        """Queue a task; blocks while ``MAX_PENDING`` tasks are waiting."""
-        self._places.acquire()
+        """Queue a task; blocks while ``MAX_PENDING`` tasks are waiting.
+
+        A task that is submitted by another one's callback, on the writing thread itself, never waits: it would wait for
+        itself.
+        """
+        places = None if self._is_writer() else self._places
+        if places is not None:
+            places.acquire()
         with self._lock:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(1, thread_name_prefix="slime_store-writer")
             future = self._executor.submit(self._run, what, task)
             self._pending.add(future)
-        future.add_done_callback(self._finished)
+        future.add_done_callback(lambda done: self._finished(done, places))
         return future
 
     def raise_failure(self) -> None:
@@ -70,7 +77,7 @@ class BackgroundWriter:
         with self._lock:
             executor, self._executor = self._executor, None
         if executor is not None:
-            executor.shutdown(wait=True)
+            executor.shutdown(wait=not self._is_writer())  # a thread cannot wait for itself
         with self._lock:
             failures, self._failures = self._failures, []
         if len(failures) > 1:
@@ -81,6 +88,7 @@ class BackgroundWriter:
 
     def _run(self, what: str, task: Callable[[], T]) -> T:
         """Do a task; its failure is noted before its future is done, so that whoever waits for that finds it."""
+        self._local.is_writer = True
         try:
             return task()
         except BaseException as error:
@@ -91,15 +99,20 @@ class BackgroundWriter:
             _log.error("recording %s in the background failed: %s", what, error)
             raise
 
-    def _finished(self, future: Future[Any]) -> None:  # or cancelled by the caller, which is no failure
-        with self._lock:
+    def _finished(self, future: Future[Any], places: threading.BoundedSemaphore | None) -> None:
+        with self._lock:  # done, or cancelled by the caller, which is no failure
             self._pending.discard(future)
-        self._places.release()
+        if places is not None:
+            places.release()
+
+    def _is_writer(self) -> bool:
+        return getattr(self._local, "is_writer", False)
 
     def after_fork(self) -> None:
         """Start afresh; also in a forked child, whose parent's thread and tasks are the parent's."""
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(MAX_PENDING)
+        self._local = threading.local()
         self._executor = None
         self._pending = set()
         self._failures = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from sqlalchemy import Connection, Engine
 from slime_store.blobs import BlobDirectory
 from slime_store.config import StoreConfig
 from slime_store.database import create_store_engine, read, write
-from slime_store.errors import ReadOnlyStoreError, StoreClosedError, StoreNotPicklableError
+from slime_store.errors import DatabaseError, ReadOnlyStoreError, StoreClosedError, StoreNotPicklableError
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.schema import ensure_schema
 from slime_store.store.background import BackgroundWriter
@@ -29,6 +30,7 @@ class StoreHandle:
         self.background = BackgroundWriter()
         self.sessions = Sessions(config.url if not config.is_memory else str(id(self)))
         self._engine: Engine | None = None
+        self._file: tuple[int, int] | None = None
         self._closed = False
         self._lock = threading.Lock()
 
@@ -47,6 +49,7 @@ class StoreHandle:
                 engine = create_store_engine(self.config)
                 ensure_schema(engine, self.config)
                 self._engine = engine
+                self._file = self._file_identity()
                 weakref.finalize(self, self._engine.dispose)  # nobody closes the store of a run that was unpickled
             return self._engine
 
@@ -54,6 +57,7 @@ class StoreHandle:
     def reading(self) -> Iterator[Connection]:
         """A read transaction."""
         with read(self.engine) as connection:
+            self._check_same_file()
             yield connection
 
     @contextmanager
@@ -63,6 +67,7 @@ class StoreHandle:
             raise ReadOnlyStoreError(operation)
         with write(self.engine) as connection:
             yield connection
+            self._check_same_file()
 
     def check_writable(self, operation: str) -> None:
         """Refuse at once what a transaction would refuse later.
@@ -75,6 +80,20 @@ class StoreHandle:
             raise ReadOnlyStoreError(operation)
         if self._closed:
             raise StoreClosedError()
+
+    def _file_identity(self) -> tuple[int, int] | None:
+        if self.config.path is None:
+            return None
+        try:
+            status = os.stat(self.config.path)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def _check_same_file(self) -> None:
+        """Refuse to go on with a file that was moved away or replaced: what is written to it would be lost."""
+        if self._file_identity() != self._file:
+            raise DatabaseError(self.config.display_url, "the file was moved, deleted or replaced while it was open")
 
     def blobs(self, connection: Connection) -> BlobRepository:
         """The blob repository of a transaction."""

@@ -6,13 +6,15 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from itertools import chain
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
 from sqlalchemy import Row
 
-from slime_store.errors import BlobMissingError
+from slime_store.errors import BlobCorruptError, BlobMissingError, StoreError
 from slime_store.mapping.decode import SampleDecoder, documents_of, eval_data, layouts_of
 from slime_store.mapping.encode import prompt_digest
 from slime_store.mapping.nesting import nest
@@ -31,6 +33,8 @@ T = TypeVar("T")
 
 _READS = 3
 """How often a read is tried while other processes delete what it reads."""
+
+_BOOLS = (bool, np.bool_)
 
 _CHUNK_SAMPLES, _CHUNK_ROLLOUTS = 1 << 16, 200
 
@@ -59,6 +63,17 @@ def _slime_sample() -> type[Any] | None:
     return found if is_sample_type(found) else None
 
 
+@contextmanager
+def _rows_of(what: str) -> Iterator[None]:
+    """Report rows that do not fit each other as damage, whatever they make Python run into."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
+        if isinstance(error, StoreError):
+            raise
+        raise BlobCorruptError(f"the rows of {what} do not fit each other: {type(error).__name__}: {error}") from error
+
+
 def _again_if_overtaken(read: Callable[P, T]) -> Callable[P, T]:
     """Read anew when a side file is missing: it goes with its rollout, also beneath a transaction that sees its row."""
 
@@ -79,13 +94,13 @@ def load_train(
     handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> RolloutFnTrainOutput:
     """Return a train rollout. Costs one query a table, and two for each 500 distinct blobs in its documents."""
-    with paused(), handle.reading() as connection:
+    with paused(), handle.reading() as connection, _rows_of(f"train rollout {rollout_id}"):
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
         decoder = SampleDecoder(DocumentBlobs(blobs, documents_of(stored, None)), sample_type)
         samples = decoder.samples(stored)
-    return RolloutFnTrainOutput(samples=nest(row.nesting, samples), metrics=decode_inline(row.metrics))
+        return RolloutFnTrainOutput(samples=nest(row.nesting, samples), metrics=decode_inline(row.metrics))
 
 
 @_again_if_overtaken
@@ -93,7 +108,7 @@ def load_eval(
     handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> RolloutFnEvalOutput:
     """Return an eval rollout, with the datasets in the order in which they were recorded."""
-    with paused(), handle.reading() as connection:
+    with paused(), handle.reading() as connection, _rows_of(f"eval rollout {rollout_id}"):
         rollouts = RolloutRepository(connection, run_pk)
         row = rollouts.find(run, "eval", rollout_id, attempt)
         blobs = handle.blobs(connection)
@@ -110,8 +125,8 @@ def load_eval(
             )
             for dataset in rows
         ]
-    data = eval_data(decode_inline(row.nesting), datasets)
-    return RolloutFnEvalOutput(data=data, metrics=decode_inline(row.metrics))
+        data = eval_data(decode_inline(row.nesting), datasets)
+        return RolloutFnEvalOutput(data=data, metrics=decode_inline(row.metrics))
 
 
 def iter_samples(
@@ -133,7 +148,7 @@ def iter_samples(
 
     @_again_if_overtaken
     def page(row: Row[Any], positions: list[int]) -> list[Any]:
-        with handle.reading() as connection:
+        with handle.reading() as connection, _rows_of("a rollout"):
             blobs = handle.blobs(connection)
             stored = SampleRepository(connection, row.id).read(
                 layouts_of(row.layouts), blobs, positions=positions, fields=needed
@@ -186,7 +201,7 @@ def _matches(value: Any, wanted: Any) -> bool:
 
 
 def _equal(value: Any, wanted: Any) -> bool:
-    if isinstance(value, bool) is not isinstance(wanted, bool):
+    if isinstance(value, _BOOLS) is not isinstance(wanted, _BOOLS):
         return False
     try:
         return bool(value == wanted)

@@ -13,6 +13,8 @@ import numpy as np
 from slime_store.blobs import Payload, PayloadWriter
 from slime_store.codecs.arrays import dtype_name
 from slime_store.codecs.registry import ZSTD
+from slime_store.errors import UnsupportedValueError
+from slime_store.mapping.blob_memo import digest_of
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.mapping.packs import Pack
 
@@ -44,12 +46,22 @@ def prepare(rollout: EncodedRollout, known: Iterable[str], writer: PayloadWriter
 
     threads = _THREADS if raw >= _WORTH_THREADS else 1
     packs = _map(pack_payload, rollout.packs, threads)
-    blobs = _map(lambda name: blob_payload(rollout.blobs[name], writer), new, threads)
+    blobs = _map(lambda name: blob_payload(name, rollout.blobs[name], writer), new, threads)
     return PreparedPayloads(list(zip(rollout.packs, packs, strict=True)), dict(zip(new, blobs, strict=True)))
 
 
-def blob_payload(array: np.ndarray[Any, Any], writer: PayloadWriter) -> Payload:
-    """Compress one blob."""
+def blob_payload(digest: str, array: np.ndarray[Any, Any], writer: PayloadWriter) -> Payload:
+    """Compress one blob.
+
+    The array may be the caller's, who may have changed it since its digest was taken; stored under that digest it would
+    be wrong for every rollout to come. So one copy is both checked and compressed.
+
+    Raises:
+        UnsupportedValueError: it was changed.
+    """
+    array = np.array(array, order="C")
+    if digest_of(array) != digest:
+        raise UnsupportedValueError("", "an array, a tensor or an image was changed while it was being recorded")
     name = dtype_name(array.dtype)
     if name is None:  # bytes of a dtype that no codec knows by name
         array, name = array.reshape(-1).view(np.uint8), "uint8"

@@ -172,7 +172,7 @@ class _Recording:
         known = self._blobs.known(rollout.blobs)
         new = {digest: payload for digest, payload in prepared.blobs.items() if digest not in known}
         for digest in rollout.blobs.keys() - known.keys() - new.keys():  # deleted since we looked
-            new[digest] = blob_payload(rollout.blobs[digest], writer)
+            new[digest] = blob_payload(digest, rollout.blobs[digest], writer)
         self._blobs.add_shared(new)
         self.files_to_remove += [p.file_name for d, p in prepared.blobs.items() if d in known and p.file_name]
         return self._blobs.known(rollout.blobs)

@@ -8,10 +8,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
-from slime_store.errors import UnsupportedValueError
+from slime_store.errors import InvalidOutputError
+from slime_store.mapping.columns import version_label
 from slime_store.mapping.encode import RolloutEncoder, as_eval, as_train
 from slime_store.mapping.encoded import EncodedRollout
-from slime_store.mapping.text import searchable
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
@@ -161,7 +161,7 @@ class Run:
         """
         data, metrics = as_eval(output)
         if not isinstance(data, dict):
-            raise UnsupportedValueError("data", f"expected a dict of eval datasets, found {type(data).__name__}")
+            raise InvalidOutputError("data", f"expected a dict of eval datasets, found {type(data).__name__}")
         request = self._request(rollout_id, on_conflict, weight_version)
         with paused():
             encoded = RolloutEncoder(strict=strict, copy=background).evaluation(data, metrics, state)
@@ -191,7 +191,7 @@ class Run:
         with self._handle.writing("record a weight version") as connection:
             RunRepository(connection).lock(self._pk)
             versions = WeightVersionRepository(connection)
-            name = searchable(str(label))  # as the labels of samples are stored
+            name = version_label(label)  # as the labels of samples are stored
             pk = versions.ensure(self._pk, session_pk, [name], utc_now())[name]
             versions.describe(pk, params=params_text, notes=notes)
             row = versions.get(pk)
@@ -222,14 +222,14 @@ class Run:
             BlobCorruptError, BlobMissingError: stored bytes are damaged or gone.
         """
         kind = loading.sample_class(sample_type)
-        return loading.load_train(self._handle, self.name, self._pk, _number(rollout_id), attempt, kind)
+        return loading.load_train(self._handle, self.name, self._pk, _number(rollout_id), _attempt(attempt), kind)
 
     def load_eval(
         self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None
     ) -> RolloutFnEvalOutput:
         """Return an eval rollout equal to what was recorded; arguments and errors as for ``load_train``."""
         kind = loading.sample_class(sample_type)
-        return loading.load_eval(self._handle, self.name, self._pk, _number(rollout_id), attempt, kind)
+        return loading.load_eval(self._handle, self.name, self._pk, _number(rollout_id), _attempt(attempt), kind)
 
     def iter_samples(
         self,
@@ -252,6 +252,10 @@ class Run:
         """
         if batch_size < 1:
             raise ValueError(f"batch_size is at least 1, not {batch_size}")
+        if where is not None and not isinstance(where, SampleFilter):
+            raise TypeError(f"where is a SampleFilter, e.g. SampleFilter(kind='train'), not {type(where).__name__}")
+        if isinstance(fields, str):
+            raise TypeError(f"fields is a collection of names, e.g. [{fields!r}]")
         wanted = None if fields is None else frozenset(fields)
         kind = loading.sample_class(sample_type)
         return loading.iter_samples(self._handle, self._pk, where or SampleFilter(), wanted, batch_size, kind)
@@ -263,6 +267,8 @@ class Run:
             kind: only these.
             attempts: every attempt instead of the newest of each rollout.
         """
+        if kind not in (None, "train", "eval"):
+            raise ValueError(f"kind is 'train' or 'eval', not {kind!r}")
         with self._handle.reading() as connection:
             rows = RolloutRepository(connection, self._pk).infos(kind, all_attempts=attempts)
         return [rollout_info(row) for row in rows]
@@ -285,7 +291,7 @@ class Run:
         Raises:
             RolloutNotFoundError: there is nothing to delete.
         """
-        number = _number(rollout_id)
+        number, attempt = _number(rollout_id), _attempt(attempt)
         with self._handle.writing("delete a rollout") as connection:
             lock_shared_content(connection, exclusive=True)
             rollouts = RolloutRepository(connection, self._pk)
@@ -304,7 +310,7 @@ class Run:
         self._handle.background.raise_failure()
         if on_conflict not in ("new_attempt", "replace", "error"):
             raise ValueError(f'on_conflict is "new_attempt", "replace" or "error", not {on_conflict!r}')
-        label = None if weight_version is None else searchable(str(weight_version))
+        label = None if weight_version is None else version_label(weight_version)
         return RecordRequest(self.name, self._pk, _number(rollout_id), on_conflict, utc_now(), label)
 
     def _record(
@@ -316,19 +322,27 @@ class Run:
         return self._handle.background.submit(what, lambda: write_rollout(self._handle, request, rollout))
 
 
-def _number(rollout_id: Any) -> int:
+def _number(rollout_id: Any, name: str = "rollout_id") -> int:
     """Return a rollout id as a plain int; numpy integers are taken, bools and floats are not."""
     try:
         number = operator.index(rollout_id)
     except TypeError:
         number = None
     if number is None or isinstance(rollout_id, bool) or not -(2**63) <= number < 2**63:
-        raise UnsupportedValueError("rollout_id", f"expected an integer of 64 bits, got {rollout_id!r}")
+        shown = type(rollout_id).__name__ if not isinstance(rollout_id, (str, float, bool)) else repr(rollout_id)
+        raise InvalidOutputError(name, f"expected an integer of 64 bits, got {shown}")
     return number
 
 
+def _attempt(attempt: Any) -> int | None:
+    return None if attempt is None else _number(attempt, "attempt")
+
+
 def _own_param(param: Any) -> ParamInfo:
-    return ParamInfo(param.name, param.dtype, param.shape, param.attrs, param.size, param.src_rank)
+    try:
+        return ParamInfo(param.name, param.dtype, param.shape, param.attrs, param.size, param.src_rank)
+    except AttributeError:
+        raise InvalidOutputError("params", f"expected ParamInfo, got {type(param).__name__}") from None
 
 
 def _weight_version_info(row: tuple[Any, ...]) -> WeightVersionInfo:

@@ -9,7 +9,7 @@ import numpy as np
 
 from slime_store.codecs.arrays import DTYPES, dtype_name, dtype_of, narrow
 from slime_store.codecs.lists import array_to_list
-from slime_store.errors import BlobCorruptError
+from slime_store.errors import BlobCorruptError, UnsupportedValueError
 
 if TYPE_CHECKING:
     from slime_store.codecs.documents.decoder import DocumentDecoder
@@ -25,7 +25,7 @@ def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
     if type(value) in _ARRAY_TYPES:
         return _encode_array
     if isinstance(value, np.dtype):
-        return lambda v, encoder: {"$dtype": _encode_dtype(v, encoder)}
+        return lambda v, encoder: _described(v, v, encoder, lambda dtype: {"$dtype": dtype})
     return None
 
 
@@ -40,15 +40,26 @@ def _decode_list(body: dict[str, Any], decoder: DocumentDecoder) -> list[Any]:
     return array_to_list(decoder.array(body, dtype_of(body["dtype"]), (body["n"],)), body["item"])
 
 
+def _described(
+    value: Any, dtype: np.dtype[Any], encoder: DocumentEncoder, make: Callable[[Any], dict[str, Any]]
+) -> Any:
+    """Make the document of a value from its dtype's, or refuse the whole value when the dtype cannot be stored."""
+    try:
+        body = _encode_dtype(dtype, encoder)
+    except UnsupportedValueError as error:
+        return encoder.unsupported(value, error.reason)
+    return make(body)
+
+
 def _encode_dtype(dtype: np.dtype[Any], encoder: DocumentEncoder) -> Any:
     """A plain dtype is its ``str`` (byte order included); a structured one its fields, offsets and all."""
     name = dtype_name(dtype)
     if name is not None and dtype.metadata is None:
         return name if dtype.isnative else [name, "swapped"]
     if dtype.hasobject and dtype != np.dtype(object):
-        return encoder.unsupported(dtype, "structured arrays that hold objects cannot be stored exactly")
+        raise UnsupportedValueError("", "structured arrays that hold objects cannot be stored exactly")
     if dtype.metadata is not None:
-        return encoder.unsupported(dtype, "a dtype with metadata cannot be stored exactly")
+        raise UnsupportedValueError("", "a dtype with metadata cannot be stored exactly")
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return {"base": _encode_dtype(base, encoder), "shape": list(shape)}
@@ -56,7 +67,7 @@ def _encode_dtype(dtype: np.dtype[Any], encoder: DocumentEncoder) -> Any:
         described: dict[str, tuple[Any, ...]] = dict(dtype.fields)
         fields = [(n, *described[n], None)[:4] for n in dtype.names or ()]
         return {
-            "names": [n for n, _, _, _ in fields],
+            "names": [encoder.text(n) for n, _, _, _ in fields],
             "formats": [_encode_dtype(d, encoder) for _, d, _, _ in fields],
             "offsets": [offset for _, _, offset, _ in fields],
             "itemsize": dtype.itemsize,
@@ -64,9 +75,9 @@ def _encode_dtype(dtype: np.dtype[Any], encoder: DocumentEncoder) -> Any:
             "record": dtype.type is np.record,
             "titles": encoder.items(title for _, _, _, title in fields),
         }
-    if dtype.kind in "MmSUVO" and type(dtype).__module__.startswith("numpy"):
+    if dtype.kind in "MmSUO" or dtype.type is np.void:
         return dtype.str
-    return encoder.unsupported(dtype, f"dtype {dtype} cannot be stored exactly")
+    raise UnsupportedValueError("", f"dtype {dtype} cannot be stored exactly")
 
 
 def _decode_dtype(body: Any) -> np.dtype[Any]:
@@ -91,13 +102,15 @@ def _decode_dtype(body: Any) -> np.dtype[Any]:
 
 def _encode_scalar(value: np.generic, encoder: DocumentEncoder) -> Any:
     if isinstance(value, np.str_):
-        return {"$np.str": encoder.text(str(value))}
+        return {"$np.str": encoder.text(str.__str__(value))}  # str() would cut NULs at the end
     if isinstance(value, np.bytes_):
         return {"$np.bytes": encoder.payload(np.frombuffer(bytes(value), np.uint8))}
     dtype = np.asarray(value).dtype
     if dtype.hasobject or (dtype_name(dtype) is not None and DTYPES[dtype_name(dtype) or ""].type is not type(value)):
         return encoder.unsupported(value, f"a numpy scalar of type {type(value).__name__} cannot be stored exactly")
-    return {"$np": {"dtype": _encode_dtype(dtype, encoder)} | encoder.payload(_bytes_of(np.asarray(value)))}
+    return _described(
+        value, dtype, encoder, lambda body: {"$np": {"dtype": body} | encoder.payload(_bytes_of(np.asarray(value)))}
+    )
 
 
 def _decode_scalar(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
@@ -108,8 +121,12 @@ def _encode_array(value: np.ndarray[Any, Any], encoder: DocumentEncoder) -> Any:
     shape = list(value.shape)
     if value.dtype == np.dtype(object):
         return {"$ndarray": {"objects": encoder.items(value.reshape(-1).tolist()), "shape": shape}}
-    dtype = _encode_dtype(value.dtype, encoder)
-    return {"$ndarray": {"dtype": dtype, "shape": shape} | encoder.payload(_bytes_of(value))}
+    return _described(
+        value,
+        value.dtype,
+        encoder,
+        lambda body: {"$ndarray": {"dtype": body, "shape": shape} | encoder.payload(_bytes_of(value))},
+    )
 
 
 def _decode_array(body: dict[str, Any], decoder: DocumentDecoder) -> np.ndarray[Any, Any]:

@@ -64,7 +64,7 @@ def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
     if isinstance(value, Record):
         return _encode_record
     if isinstance(value, Placeholder):
-        return lambda v, encoder: {"$placeholder": {"type": v.type_name, "text": encoder.text(v.text)}}
+        return lambda v, encoder: {"$placeholder": {"type": encoder.text(v.type_name), "text": encoder.text(v.text)}}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _encode_dataclass
     if isinstance(value, tuple) and hasattr(type(value), "_fields"):
@@ -115,8 +115,13 @@ def _decode_dataclass(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
     if cls is None or not dataclasses.is_dataclass(cls) or issubclass(cls, BaseException):
         return Record(body["type"], "dataclass", fields)
     value = object.__new__(cls)
+    attributes = getattr(value, "__dict__", None)
+    slots = {name for base in cls.__mro__ for name in getattr(base, "__slots__", ())}
     for name, item in fields.items():
-        object.__setattr__(value, name, item)
+        if attributes is None or name in slots:
+            object.__setattr__(value, name, item)
+        else:
+            attributes[name] = item  # also where a property has the name
     return value
 
 
@@ -139,10 +144,13 @@ def _decode_namedtuple(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
 
 def _encode_record(value: Record, encoder: DocumentEncoder) -> Any:
     """A neutral record is stored as what it stands for, so that nothing is lost on the way through."""
-    if value.kind == "enum":
-        member = encoder.encode(value.fields["value"], ".value")
-        return {"$enum": {"type": value.type_name, "name": value.fields["name"], "value": member}}
-    return {f"${value.kind}": {"type": value.type_name, "fields": _encode_fields(value.fields, encoder)}}
+    name = encoder.text(value.type_name)
+    if value.kind == "enum" and value.fields.keys() == {"name", "value"}:
+        fields = {key: encoder.encode(value.fields[key], f".{key}") for key in ("name", "value")}
+        return {"$enum": {"type": name, **fields}}
+    if value.kind in ("dataclass", "namedtuple"):
+        return {f"${value.kind}": {"type": name, "fields": _encode_fields(value.fields, encoder)}}
+    return encoder.unsupported(value, f"a record of kind {value.kind!r} with fields {list(value.fields)[:5]}")
 
 
 def _encode_exception(value: BaseException, encoder: DocumentEncoder) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
+import struct
 from collections.abc import Collection
 from typing import Any, Protocol
 
@@ -13,6 +15,9 @@ import numpy as np
 from slime_store.codecs.documents import arrays, classes, media, samples, stdlib
 from slime_store.errors import BlobCorruptError, StoreError
 from slime_store.types import Placeholder, Sample
+
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError, struct.error)
+_MAX_EMPTY = 1 << 20  # elements that an array without bytes may have: numpy gives room even to strings of length 0
 
 
 class BlobSource(Protocol):
@@ -54,7 +59,7 @@ class DocumentDecoder:
             return self._tagged(json.dumps({k: v for k, v in tree.items() if k in only}))
         except StoreError:
             raise
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, ArithmeticError, RecursionError) as exc:
+        except _DAMAGE as exc:
             raise BlobCorruptError(f"a document does not decode: {type(exc).__name__}: {exc}") from exc
 
     def payload(self, body: dict[str, Any]) -> bytes | memoryview:
@@ -77,6 +82,8 @@ class DocumentDecoder:
         if len(data) != expected:
             raise BlobCorruptError(f"an array of {dtype} {shape} has {len(data)} bytes, not {expected}")
         if expected == 0:
+            if math.prod(shape) > _MAX_EMPTY:
+                raise BlobCorruptError(f"an array of {dtype} {shape} has no bytes")
             return np.empty(shape, dtype)
         array: np.ndarray[Any, Any] = np.frombuffer(data, dtype).reshape(shape).copy()
         return array

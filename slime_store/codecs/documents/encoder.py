@@ -82,7 +82,7 @@ class DocumentEncoder:
 
     def mapping(self, values: dict[Any, Any]) -> Any:
         """Encode a dict: as a JSON object when its keys allow, else as a list of pairs."""
-        return self._mapping(values.items(), [self.encode(v, f"[{k!r}]") for k, v in values.items()])
+        return self._mapping(values.items(), [self.encode(v, _step(k)) for k, v in values.items()])
 
     def payload(self, array: np.ndarray[Any, Any]) -> dict[str, str]:
         """Keep an array's bytes, C order: inline when small, else as a blob."""
@@ -96,7 +96,12 @@ class DocumentEncoder:
         if self._strict:
             raise UnsupportedValueError(path, reason)
         self.placeholders.append(path)
-        return {"$placeholder": {"type": classes.type_name(type(value)), "text": self.text(_safe_repr(value))}}
+        return {
+            "$placeholder": {
+                "type": self.text(classes.type_name(type(value))),
+                "text": self.text(_safe_repr(value)),
+            }
+        }
 
     def text(self, value: str) -> Any:
         """Encode a string."""
@@ -159,11 +164,19 @@ class DocumentEncoder:
         keys = [key for key, _ in items]
         if all(type(key) is str and key[:1] != "$" and is_clean(key) for key in keys):
             return dict(zip(keys, encoded, strict=True))
-        return {"$dict": [[self.encode(k, f"[key {k!r}]"), v] for k, v in zip(keys, encoded, strict=True)]}
+        pairs = [[self.encode(key, _step(key, "key ")), item] for key, item in zip(keys, encoded, strict=True)]
+        placeholders = [key["$placeholder"] for key, _ in pairs if type(key) is dict and "$placeholder" in key]
+        for number, body in enumerate(placeholders[1:], 2):  # two keys that look alike must stay two
+            body["text"] = f"{body['text']} (key {number})"
+        return {"$dict": pairs}
 
 
 def _safe_repr(value: Any) -> str:
     try:
         return repr(value)[:500]
-    except Exception:  # an arbitrary object's own code
-        return "<no repr>"
+    except Exception:  # an arbitrary object's own code, an integer of thousands of digits
+        return f"<{type(value).__name__}>"
+
+
+def _step(key: Any, prefix: str = "") -> str:
+    return f"[{prefix}{_safe_repr(key)}]"

@@ -63,7 +63,7 @@ def _encode_image(value: Any, encoder: DocumentEncoder) -> Any:
     except UnsupportedValueError as error:
         return encoder.unsupported(value, error.reason)
     frames = [_encode_frame(frame, encoder) for frame in parts.frames]
-    return {"$image": {"format": parts.format, "frame": parts.frame, "frames": frames}}
+    return {"$image": {"format": encoder.encode(parts.format, ".format"), "frame": parts.frame, "frames": frames}}
 
 
 def _encode_frame(frame: FrameParts, encoder: DocumentEncoder) -> dict[str, Any]:

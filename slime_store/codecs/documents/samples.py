@@ -32,8 +32,7 @@ def _encode_sample(value: Any, encoder: DocumentEncoder) -> Any:
 
 def _decode_sample(body: list[Any], decoder: DocumentDecoder) -> Any:
     sample = decoder.sample_type()
-    for name, value in body:
-        setattr(sample, name, value)
+    sample.__dict__.update(map(tuple, body))
     return sample
 
 

@@ -57,10 +57,20 @@ def _encode_time_zone(zone: dt.tzinfo | None, value: Any, encoder: DocumentEncod
     if type(zone) is dt.timezone:
         offset = zone.utcoffset(None)
         named = zone.tzname(None) != dt.timezone(offset).tzname(None)
-        return [offset.days, offset.seconds, offset.microseconds, zone.tzname(None) if named else None]
-    if type(zone) is zoneinfo.ZoneInfo and zone.key:
+        name = encoder.text(zone.tzname(None)) if named else None
+        return [offset.days, offset.seconds, offset.microseconds, name]
+    if type(zone) is zoneinfo.ZoneInfo and zone.key and _is_by_key(zone):
         return zone.key
     return encoder.unsupported(zone, f"{type(zone).__name__} is not a time zone that can be stored exactly")
+
+
+def _is_by_key(zone: zoneinfo.ZoneInfo) -> bool:
+    """True for a zone of the system's database; one that was read from some file may only have taken the name."""
+    try:
+        zone.__reduce__()
+    except Exception:
+        return False
+    return True
 
 
 def _decode_time_zone(body: Any) -> dt.tzinfo | None:
@@ -105,6 +115,12 @@ def _encode_set(value: set[Any] | frozenset[Any], encoder: DocumentEncoder) -> A
 
 def _encode_deque(value: deque[Any], encoder: DocumentEncoder) -> Any:
     return {"$deque": [encoder.items(value), value.maxlen]}
+
+
+def _encode_ordered(value: OrderedDict[Any, Any] | Counter[Any], encoder: DocumentEncoder) -> Any:
+    if getattr(value, "__dict__", None):
+        return encoder.unsupported(value, f"{type(value).__name__} with attributes of its own")
+    return {"$ordereddict" if type(value) is OrderedDict else "$counter": encoder.mapping(value)}
 
 
 def _encode_defaultdict(value: defaultdict[Any, Any], encoder: DocumentEncoder) -> Any:
@@ -169,8 +185,8 @@ ENCODERS: dict[type[Any], Callable[[Any, DocumentEncoder], Any]] = {
     slice: _encode_slice,
     type(...): lambda value, encoder: {"$ellipsis": None},
     deque: _encode_deque,
-    OrderedDict: lambda value, encoder: {"$ordereddict": encoder.mapping(value)},
-    Counter: lambda value, encoder: {"$counter": encoder.mapping(value)},
+    OrderedDict: _encode_ordered,
+    Counter: _encode_ordered,
     defaultdict: _encode_defaultdict,
     types.SimpleNamespace: lambda value, encoder: {"$namespace": encoder.mapping(vars(value))},
     array.array: _encode_array,
