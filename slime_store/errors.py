@@ -135,13 +135,21 @@ class UntrustedPickleError(InvalidDumpError):
     def __init__(self, path: str, name: str) -> None:
         super().__init__(path, name)
         self.name = name
+        self.reason = (
+            f"it refers to {name}, which is not on the list of harmless types, and was not opened; if you trust "
+            "whoever made the file, read it with trust=True (`slime-store import --trust`), which lets it run any code"
+        )
+
+
+class ExportError(StoreError):
+    """A file cannot be written; one that was there before is as it was."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
 
     def __str__(self) -> str:
-        return (
-            f"{self.path}: it refers to {self.name}, which is not on the list of harmless types, and was not opened; "
-            "if you trust whoever made the file, read it with trust=True (`slime-store import --trust`), "
-            "which lets it run any code"
-        )
+        return f"cannot export to {self.path}: {self.reason}"
 
 
 class AlreadyImportedError(StoreError):
@@ -152,7 +160,9 @@ class AlreadyImportedError(StoreError):
         self.run, self.kind, self.rollout_id, self.attempt = run, kind, rollout_id, attempt
 
     def __str__(self) -> str:
-        return f"already imported as attempt {self.attempt} of {self.kind} rollout {self.rollout_id} of run {self.run!r}"
+        return (
+            f"already imported as attempt {self.attempt} of {self.kind} rollout {self.rollout_id} of run {self.run!r}"
+        )
 
 
 # -- the database ------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The zip file that ``torch.save`` writes: an uncompressed pickle and one uncompressed record for each storage.
 
-The file is mapped into memory, privately: what is not looked at is not read, tensors are views of the map, and writing
-to one changes no file. A file that another process shortens while it is mapped ends this process (SIGBUS), as with every
-mapped file.
+The file is mapped into memory, privately: what is not looked at is not read, tensors are views of the map, and
+writing to one changes no file. A file that another process shortens while it is mapped ends this process (SIGBUS), as
+with every mapped file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from slime_store.errors import InvalidDumpError
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of name and of extra field
-_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C .to_bytes(10, "little")  # at the head of what torch wrote before 1.6
+_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C.to_bytes(10, "little")  # at the head of what torch wrote before 1.6
 _TAR_MAGIC_AT = 257
 
 

@@ -1,7 +1,7 @@
 """Rules for numpy: arrays, scalars and dtypes, from their parts and never by numpy's own ``__setstate__``.
 
-A dtype's ``__setstate__`` takes flags as they are given, so that a file could pass raw bytes off as Python objects. Here
-a dtype is only made from a plain type code, or from named fields of such.
+A dtype's ``__setstate__`` takes flags as they are given, so that a file could pass raw bytes off as Python objects.
+Here a dtype is only made from a plain type code, or from named fields of such.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def _code(text: Any, *_flags: Any) -> _Code:
 def _dtype(code: _Code, state: Any) -> np.dtype[Any]:
     """Return a dtype from its code and the tuple that numpy keeps of it.
 
-    The tuple is version, byte order, subarray, field names, fields, item size, alignment, flags and, for dates and times,
-    their unit.
+    The tuple is version, byte order, subarray, field names, fields, item size, alignment, flags and, for dates and
+    times, their unit.
     """
     if type(state) is not tuple or len(state) < 7 or state[1] not in _ORDERS:
         refuse("a numpy dtype of another form")
@@ -52,7 +52,7 @@ def _dtype(code: _Code, state: Any) -> np.dtype[Any]:
     if text[0] in "Mm":
         return np.dtype(f"{order if order in '<>' else '='}{text}[{_unit(state[8][1])}]")
     made: np.dtype[Any] = np.dtype(text)
-    return made.newbyteorder(order) if order in "<>" else made  # type: ignore[arg-type]
+    return made.newbyteorder(order) if order in "<>" else made
 
 
 def _structured(field_names: Any, fields: Any, state: tuple[Any, ...]) -> np.dtype[Any]:

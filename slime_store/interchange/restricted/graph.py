@@ -1,9 +1,9 @@
 """A pickle read without making anything: what it would call becomes a ``Node``.
 
 Python's unpickler gets a ``find_class`` that looks nothing up. Each allowed name is a ``Door``, a type that makes a
-``Node`` when it is called, instantiated or given to NEWOBJ, and the node takes state and items without acting on them. So
-while the pickle is read there are only numbers, text, bytes, lists, tuples, dicts, sets and nodes, and no code runs but
-this module's. What the nodes stand for is made afterwards, by ``rebuild``, from the list of allowed names.
+``Node`` when it is called, instantiated or given to NEWOBJ, and the node takes state and items without acting on them.
+So while the pickle is read there are only numbers, text, bytes, lists, tuples, dicts, sets and nodes, and no code runs
+but this module's. What the nodes stand for is made afterwards, by ``rebuild``, from the list of allowed names.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def read_graph(data: memoryview, is_allowed: Callable[[str], bool]) -> Any:
         BadPickle: it is damaged, or has instructions that no dump needs.
     """
     check(data)
-    reader = io.BufferedReader(_View(data), 1 << 18)
+    reader: Any = io.BufferedReader(_View(data), 1 << 18)
     try:
         return _Reader(reader, is_allowed).load()
     except (RefusedName, BadPickle):
@@ -102,7 +102,7 @@ def read_graph(data: memoryview, is_allowed: Callable[[str], bool]) -> Any:
 
 
 class _Reader(pickle.Unpickler):
-    def __init__(self, file: io.BufferedReader, is_allowed: Callable[[str], bool]) -> None:
+    def __init__(self, file: Any, is_allowed: Callable[[str], bool]) -> None:
         super().__init__(file)
         self._is_allowed = is_allowed
         self._doors: dict[str, Door] = {}
@@ -163,5 +163,3 @@ def _present_name(module: str, name: str) -> str:
     else:
         module = _compat_pickle.IMPORT_MAPPING.get(module, module)
     return f"{module}.{name}"
-
-

@@ -113,7 +113,7 @@ def _text_state(text: str, state: Any) -> Any:
     language, key = given.get("lang"), given.get("tkey")
     if not all(each is None or type(each) in (str, bytes) for each in (language, key)):
         refuse("an image's text of another form")
-    return iTXt(text, language, key)  # type: ignore[arg-type]
+    return iTXt(text, language, key)
 
 
 _CALLS: dict[str, Rule] = {

@@ -1,8 +1,8 @@
 """A look through a pickle's instructions before any of them is followed.
 
 Python's unpickler is fast, but takes some orders that nobody should give it: a memo index of four billion makes it
-allocate 64 GB, an extension code pushes whatever this process registered, and data after the end goes unnoticed. Writers
-of protocol 2 and later use a small part of the instructions; this lets only that part pass.
+allocate 64 GB, an extension code pushes whatever this process registered, and data after the end goes unnoticed.
+Writers of protocol 2 and later use a small part of the instructions; this lets only that part pass.
 
 Long runs of instructions of fixed length, the numbers of token lists, are skipped by one regular expression: 24 MB with
 five million instructions take 0.2 s.

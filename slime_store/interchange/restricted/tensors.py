@@ -73,7 +73,9 @@ def storage_reader(archive: TorchArchive) -> Callable[..., Storage]:
         if key not in known:
             start, size = archive.record(f"data/{key}")
             content = torch.empty(0, dtype=torch.uint8)
-            known[key] = torch.frombuffer(archive.buffer, dtype=torch.uint8, count=size, offset=start) if size else content
+            known[key] = (
+                torch.frombuffer(archive.buffer, dtype=torch.uint8, count=size, offset=start) if size else content
+            )
         if known[key].numel() != count * dtype.itemsize:
             refuse(f"a storage {key} whose size is not that of its record")
         return Storage(known[key], kind.dtype)
@@ -115,7 +117,7 @@ def _view(elements: torch.Tensor, offset: Any, size: Any, stride: Any, metadata:
     flags = require(metadata, dict, "a tensor's flags") if metadata else {}
     if flags.get("conj"):
         made = made.conj()
-    return torch._neg_view(made) if flags.get("neg") else made  # type: ignore[no-any-return]
+    return torch._neg_view(made) if flags.get("neg") else made
 
 
 def _parameter(data: Any, _requires_grad: Any, _hooks: Any) -> Any:
@@ -137,7 +139,12 @@ def _sparse(layout: Any, data: Any) -> Any:
     parts = list(require(data, tuple, "a sparse tensor"))
     if layout == "sparse_coo":
         indices, values, shape, *coalesced = parts
-        described = {"indices": indices, "values": values, "shape": shape, "coalesced": bool(coalesced and coalesced[0])}
+        described = {
+            "indices": indices,
+            "values": values,
+            "shape": shape,
+            "coalesced": bool(coalesced and coalesced[0]),
+        }
     else:
         compressed, plain, values, shape = parts
         described = {"compressed_indices": compressed, "plain_indices": plain, "values": values, "shape": shape}
