@@ -2,8 +2,8 @@
 
 What a file may contain is a list: plain values, the standard library's types, numpy, torch, PIL images, and slime's
 and miles's data. The pickle is looked through (``opcodes``), read as a graph in which nothing is called (``graph``),
-and made into values by rules of ours (``rebuild`` and the modules beside it); ``archive`` maps the file, so that tensors
-cost no memory of their own.
+and made into values by rules of ours (``rebuild`` and the modules beside it); ``archive`` maps the file, so that
+tensors cost no memory of their own.
 """
 
 from __future__ import annotations
