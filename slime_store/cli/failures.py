@@ -33,7 +33,7 @@ class Failure(click.ClickException):
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
-        self.exit_code = exit_code
+        self.exit_code = exit_code  # type: ignore[misc]  # click declares it for the class, and reads it of the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it, in one line."""

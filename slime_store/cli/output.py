@@ -42,10 +42,10 @@ def write_rows(columns: Sequence[str], rows: Iterable[Any], form: str) -> None:
 
 
 def _write_table(columns: Sequence[str], values: list[list[Any]]) -> None:
-    texts = [list(map(_text, line)) for line in values]
-    widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
+    texts = [list(columns), *[list(map(_text, line)) for line in values]]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     is_number = [any(isinstance(line[i], int) for line in values) for i in range(len(columns))]
-    for line in [list(columns), *texts]:
+    for line in texts:
         cells = [
             cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(line, widths, is_number, strict=True)
