@@ -31,10 +31,10 @@ def write_rows(columns: Sequence[str], rows: Iterable[Any], form: str) -> None:
     """
     values = [[getattr(row, column) for column in columns] for row in rows]
     if form == "json":
-        objects = [dict(zip(columns, map(_json, line), strict=True)) for line in values]
+        objects = [{column: _json(value) for column, value in zip(columns, line, strict=True)} for line in values]
         click.echo(json.dumps(objects, indent=1))
     elif form == "csv":
-        writer = csv.writer(click.get_text_stream("stdout"), lineterminator="\n")
+        writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([_text(value) for value in line] for line in values)
     else:

@@ -159,5 +159,5 @@ def _save(content: dict[Any, Any], path: Path) -> None:
             os.fsync(directory)
         finally:
             os.close(directory)
-    except (OSError, RuntimeError) as error:  # torch reports a full disk by the latter
+    except (OSError, RuntimeError, ValueError) as error:  # torch's word for a full disk; a name that cannot be one
         raise ExportError(os.fspath(path), str(getattr(error, "strerror", None) or error)) from error

@@ -46,8 +46,8 @@ def read_archive(archive: TorchArchive, *, trust: bool = False) -> Any:
     if trust:
         return _trusted(archive.path)
     try:
-        data = archive.pickle()
-        graph = read_graph(data, lambda name: _rule(name) is not None)
+        data, let_go = archive.pickle()
+        graph = read_graph(data, lambda name: _rule(name) is not None, let_go)
         return Rebuilder(_rule, tensors.storage_reader(archive), len(data)).rebuild(graph)
     except RefusedName as refused:
         raise UntrustedPickleError(archive.path, refused.name) from None

@@ -15,6 +15,7 @@ import struct
 import sys
 import zipfile
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 from slime_store.errors import InvalidDumpError
@@ -56,17 +57,20 @@ class TorchArchive:
             raise InvalidDumpError(self.path, "its tensors are in the byte order of another kind of machine")
 
     def digest(self) -> bytes:
-        """Return the SHA-256 of the whole file."""
-        return hashlib.sha256(self._view).digest()
+        """Return the SHA-256 of the whole file. To be asked for before anything that the file holds is changed."""
+        digest = hashlib.sha256(self._view).digest()
+        self._let_go(0, self.size_bytes)
+        return digest
 
-    def pickle(self) -> memoryview:
-        """Return the bytes of the pickle, checked against their checksum.
+    def pickle(self) -> tuple[memoryview, Callable[[int], None]]:
+        """Return the bytes of the pickle, checked against their checksum, and a function to let go of the first ones.
 
         Raises:
             InvalidDumpError: they are damaged, or the file holds none.
         """
         start, size = self.record("data.pkl")
-        return self._view[start : start + size]
+        self._let_go(start, size)
+        return self._view[start : start + size], lambda count: self._let_go(start, count)
 
     def record(self, name: str) -> tuple[int, int]:
         """Return (start, size) of a record in ``buffer``, checked against its checksum.
@@ -82,6 +86,13 @@ class TorchArchive:
         if info.CRC and zlib.crc32(self._view[start : start + info.file_size]) != info.CRC:
             raise InvalidDumpError(self.path, f"the record {name!r} is damaged (its checksum differs)")
         return start, info.file_size
+
+    def _let_go(self, start: int, size: int) -> None:
+        """Give the memory of a part back to the system, which reads it again if it is needed again."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            first, last = -(-start // mmap.PAGESIZE), (start + size) // mmap.PAGESIZE  # whole pages inside it
+            if last > first:
+                self.buffer.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (last - first) * mmap.PAGESIZE)
 
     def _text(self, name: str, default: str) -> str:
         if name not in self._records:

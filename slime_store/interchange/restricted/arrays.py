@@ -103,7 +103,11 @@ def _shell(kind: Any, _shape: Any, _code: Any) -> _Shell:
 
 def _array(_made: _Shell, state: Any) -> np.ndarray[Any, Any]:
     _version, shape, dtype, is_fortran, content = require(state, tuple, "an array's state")
-    return _from_parts(dtype, sizes(shape, "an array's shape"), "F" if is_fortran else "C", content)
+    made = _from_parts(dtype, sizes(shape, "an array's shape"), "F" if is_fortran else "C", content)
+    if made.dtype.isnative or made.dtype.fields is not None:
+        return made
+    native: np.ndarray[Any, Any] = made.astype(made.dtype.newbyteorder("="))  # as numpy does it here, and only here
+    return native
 
 
 def _from_buffer(content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray[Any, Any]:

@@ -18,6 +18,7 @@ from slime_store.interchange.restricted.opcodes import BadPickle, check
 PERSISTENT = "persistent storage"
 """Name of the nodes that stand for a record of the archive."""
 
+_PORTION = 1 << 24  # bytes after which those read so far are let go of
 _UNSET: Any = object()
 
 
@@ -78,19 +79,20 @@ class Door(type):
         raise BadPickle(f"its pickle sets the state of {cls.path} itself")
 
 
-def read_graph(data: memoryview, is_allowed: Callable[[str], bool]) -> Any:
+def read_graph(data: memoryview, is_allowed: Callable[[str], bool], let_go: Callable[[int], None]) -> Any:
     """Return what a pickle holds, with nodes in place of calls and doors in place of names.
 
     Args:
         data: a pickle of protocol 2 or later, complete.
         is_allowed: whether a name, ``"module.qualname"``, may occur.
+        let_go: called with how many bytes from the beginning are not needed any more.
 
     Raises:
         RefusedName: a name that is not allowed occurs.
         BadPickle: it is damaged, or has instructions that no dump needs.
     """
     check(data)
-    reader: Any = io.BufferedReader(_View(data), 1 << 18)
+    reader: Any = io.BufferedReader(_View(data, let_go), 1 << 18)
     try:
         return _Reader(reader, is_allowed).load()
     except (RefusedName, BadPickle):
@@ -141,8 +143,9 @@ class _Reader(pickle.Unpickler):
 class _View(io.RawIOBase):
     """A file over bytes that are not copied."""
 
-    def __init__(self, view: memoryview) -> None:
+    def __init__(self, view: memoryview, let_go: Callable[[int], None]) -> None:
         self._view, self._position = view, 0
+        self._let_go = let_go
 
     def readable(self) -> bool:
         return True
@@ -150,6 +153,8 @@ class _View(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         part = self._view[self._position : self._position + len(buffer)]
         buffer[: len(part)] = part
+        if self._position // _PORTION != (self._position + len(part)) // _PORTION:
+            self._let_go(self._position + len(part))
         self._position += len(part)
         return len(part)
 

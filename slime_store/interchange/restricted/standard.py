@@ -147,10 +147,15 @@ def _array_from_bytes(_kind: Any, typecode: Any, machine_format: Any, content: A
     return made
 
 
+def _exception(value: BaseException, state: Any) -> BaseException:
+    vars(value).update(names(state, "an exception"))
+    return value
+
+
 def _exception_rules() -> dict[str, Rule]:
     kinds = [kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, BaseException)]
     plain = [kind for kind in kinds if not issubclass(kind, _STRANGE_EXCEPTIONS) and "Group" not in kind.__name__]
-    return {f"builtins.{kind.__name__}": Rule(kind) for kind in plain}
+    return {f"builtins.{kind.__name__}": Rule(kind, state=_exception) for kind in plain}
 
 
 RULES: dict[str, Rule] = {
