@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from slime_store.cli.root import cli
+from tests.services.commands import invoke
 
 Command = Callable[..., Result]
 
@@ -17,6 +17,6 @@ def command(store_url: str) -> Command:
     """Run ``slime-store --store URL ...`` and return what came of it."""
 
     def run(*arguments: str, store: str = store_url) -> Result:
-        return CliRunner().invoke(cli, ["--store", store, *arguments], prog_name="slime-store")
+        return invoke("--store", store, *arguments)
 
     return run

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from slime_store.cli.failures import EXIT_CODES
 from slime_store.cli.output import Progress
@@ -19,6 +18,7 @@ from slime_store.cli.root import cli
 from slime_store.testing import make_eval_output, make_train_output
 from slime_store.testing.contract.opening import run_of
 from tests.cli.conftest import Command
+from tests.services.commands import invoke
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_rollouts_are_listed(command: Command, filled: str) -> None:
 def test_a_reading_command_never_makes_a_store(tmp_path: Path, arguments: list[str]) -> None:
     place = tmp_path / "runs.db"
     out = ["--out", str(tmp_path / "x.pt")] if arguments[0] == "export" else []
-    done = CliRunner().invoke(cli, ["--store", str(place), *arguments, *out])
+    done = invoke("--store", str(place), *arguments, *out)
     assert done.exit_code == 3 and done.stdout == ""
     assert done.stderr == (
         f"error: there is no store at {place}; check --store (or SLIME_STORE_URL), or create one by `import`\n"
@@ -70,9 +70,9 @@ def test_a_reading_command_never_makes_a_store(tmp_path: Path, arguments: list[s
 
 
 def test_the_store_may_be_named_in_the_environment(filled: str) -> None:
-    done = CliRunner().invoke(cli, ["run", "list"], env={"SLIME_STORE_URL": filled})
+    done = invoke("run", "list", SLIME_STORE_URL=filled)
     assert done.exit_code == 0 and "first" in done.stdout
-    without = CliRunner().invoke(cli, ["run", "list"], env={"SLIME_STORE_URL": None})
+    without = invoke("run", "list", SLIME_STORE_URL=None)
     assert without.exit_code == 2 and "--store" in without.stderr and without.stderr.count("\n") == 1
 
 
@@ -101,9 +101,9 @@ def test_every_command_is_documented_and_the_exit_codes_are_in_the_help() -> Non
         return found
 
     assert walk(cli, ()) == [("run", "list"), ("rollout", "list"), ("import",), ("export", "pt")]
-    shown = CliRunner().invoke(cli, ["--help"]).stdout
+    shown = invoke("--help").stdout
     assert all(meaning in shown for meaning in EXIT_CODES.values())
-    assert CliRunner().invoke(cli, ["nonsense"]).exit_code == 2
+    assert invoke("nonsense").exit_code == 2
 
 
 def test_the_help_needs_neither_torch_nor_the_database() -> None:

@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
-from slime_store.cli.root import cli
 from slime_store.errors import InvalidDumpError, UntrustedPickleError
 from slime_store.interchange import import_path, load_pt, read_dump
 from slime_store.testing import make_train_output
 from slime_store.testing.contract.opening import run_of
 from tests.interchange.archives import dump_of, pickle_in, records_in, saved, write_archive
+from tests.services.commands import invoke
 
 
 class Calls:
@@ -116,10 +115,10 @@ def test_i1_a_hostile_dump_is_refused_by_the_store_and_named(store_url: str, tmp
         (failed,) = import_path(run, file).failed
         assert "posix.system" in failed.reason and "--trust" in failed.reason
         assert run.rollouts() == []
-    done = CliRunner().invoke(cli, ["--store", store_url, "import", str(file), "--run", "contract"])
+    done = invoke("--store", store_url, "import", str(file), "--run", "contract")
     assert done.exit_code == 1 and "posix.system" in done.stderr and "--trust" in done.stderr
     assert not marker.exists()
-    done = CliRunner().invoke(cli, ["--store", store_url, "import", str(file), "--run", "contract", "--trust"])
+    done = invoke("--store", store_url, "import", str(file), "--run", "contract", "--trust")
     assert done.exit_code == 0 and marker.exists()
 
 

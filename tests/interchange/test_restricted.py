@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -26,7 +26,7 @@ from slime_store.codecs.framed_image import FramedImage
 from slime_store.interchange import load_pt
 from slime_store.testing import assert_same, strategies
 from slime_store.types import Record, Sample
-from tests.interchange.archives import saved
+from tests.interchange.archives import loaded_by_torch, saved
 
 
 def opened(form: str, mode: str = "RGB", **options: Any) -> Image.Image:
@@ -106,9 +106,9 @@ HONEST: dict[str, Any] = {
         opened("TIFF", dpi=(72.5, 72)),
         Image.new("1", (9, 2), 1),
         Image.new("I;16", (2, 2), 40000),
-        Image.new("RGB", (0, 3)),
         FramedImage([Image.new("L", (2, 2), n) for n in range(3)], 1, "GIF"),
     ],
+    "empty images": [Image.new("RGB", (0, 3)), Image.new("P", (2, 0))],
     "samples": [
         Sample(tokens=[1], status=Sample.Status.ABORTED, metadata={"nested": Sample("x")}),
         Sample.Status.FAILED,
@@ -123,7 +123,7 @@ HONEST: dict[str, Any] = {
 def test_i1_honest_values_come_back_as_torch_gives_them(tmp_path: Path, kind: str, protocol: int) -> None:
     file = saved(tmp_path / "1.pt", {"value": HONEST[kind], "again": HONEST[kind]}, protocol)
     loaded = load_pt(file)
-    expected = torch.load(file, weights_only=False)
+    expected = loaded_by_torch(file)
     assert_same(loaded, expected, sample_types=False)
     assert loaded["value"] is loaded["again"] or protocol < 0
     if kind == "images":
@@ -134,7 +134,11 @@ def test_i1_honest_values_come_back_as_torch_gives_them(tmp_path: Path, kind: st
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_any_value_that_the_store_keeps_comes_back_as_torch_gives_it(tmp_path: Path, value: Any, protocol: int) -> None:
     file = saved(tmp_path / "1.pt", [value, {"again": value}], protocol)
-    assert_same(load_pt(file), torch.load(file, weights_only=False))
+    loaded = load_pt(file)
+    try:
+        assert_same(loaded, loaded_by_torch(file))
+    except pytest.skip.Exception:
+        assume(False)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse (CSR|CSC|BSR|BSC) tensor support")

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 
 from slime_store.interchange import export_pt, import_path, read_dump
 from slime_store.testing import assert_same, make_eval_output, strategies
 from slime_store.testing.contract.opening import run_of
 from slime_store.types import RolloutFnTrainOutput, Sample, iter_leaf_samples
-from tests.interchange.archives import dump_of, saved
+from tests.interchange.archives import dump_of, loaded_by_torch, saved
 from tests.types.frameworks import import_types
 
 _PROPERTY = settings(
@@ -39,6 +39,14 @@ def flat(dump: Any) -> list[Any]:
     return list(iter_leaf_samples(dump.output.samples))
 
 
+def _by_torch(file: Path) -> Any:
+    """Return what torch makes of a file; examples that it cannot read itself are no examples."""
+    try:
+        return loaded_by_torch(file)
+    except pytest.skip.Exception:
+        assume(False)
+
+
 @_PROPERTY
 @given(output=strategies.train_outputs())
 def test_any_dump_goes_through_the_store_unchanged(
@@ -47,7 +55,7 @@ def test_any_dump_goes_through_the_store_unchanged(
     file = saved(tmp_path / "7.pt", dump_of(output.samples))
     again = there_and_back(store_url, file, 7)
     assert_same(flat(read_dump(again)), flat(read_dump(file)))
-    written, original = (torch.load(each, weights_only=False)["samples"] for each in (again, file))
+    written, original = (_by_torch(each)["samples"] for each in (again, file))
     assert len(written) == len(original)
     for one, other in zip(written, original, strict=True):
         assert_same({name: one[name] for name in other}, other)
@@ -72,6 +80,7 @@ def test_i6_slimes_own_loader_reads_what_slime_dumped_and_we_exported(
     template = str(tmp_path / "{rollout_id}.pt")
     slime.save(template, samples, rollout_id=7, evaluation=False)
     there_and_back(store_url, tmp_path / "7.pt", 7)
+    _by_torch(tmp_path / "7.pt")
     loaded = slime.load(str(tmp_path / "out" / "{rollout_id}.pt"), rollout_id=7)
     assert_same(loaded, slime.load(template, rollout_id=7), sample_types=False)
     assert all(type(sample) is slime.Sample for sample in loaded)
