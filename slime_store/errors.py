@@ -118,6 +118,60 @@ class StoreNotPicklableError(StoreError, TypeError):
         return "an in-memory store lives in one process and cannot be pickled; use a file or PostgreSQL"
 
 
+# -- files that come in ---------------------------------------------------------------------------
+
+
+class InvalidDumpError(StoreError, ValueError):
+    """A file is not a rollout dump that can be read: another format, damaged, or without what a dump holds."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+class UntrustedPickleError(InvalidDumpError):
+    """A file asks for a class or function that is not on the list of harmless ones; none of its code was run.
+
+    Attributes:
+        name: what it asks for, ``"module.name"``.
+    """
+
+    def __init__(self, path: str, name: str) -> None:
+        super().__init__(path, name)
+        self.name = name
+        self.reason = (
+            f"it refers to {name}, which is not on the list of harmless types, and was not opened; if you trust "
+            "whoever made the file, read it with trust=True (`slime-store import --trust`), which lets it run any code"
+        )
+
+
+class ExportError(StoreError):
+    """A file cannot be written; one that was there before is as it was."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"cannot export to {self.path}: {self.reason}"
+
+
+class AlreadyImportedError(StoreError):
+    """The run already holds the content of this file."""
+
+    def __init__(self, run: str, kind: str, rollout_id: int, attempt: int) -> None:
+        super().__init__(run, kind, rollout_id, attempt)
+        self.run, self.kind, self.rollout_id, self.attempt = run, kind, rollout_id, attempt
+
+    def __str__(self) -> str:
+        return (
+            f"already imported as attempt {self.attempt} of {self.kind} rollout {self.rollout_id} of run {self.run!r}"
+        )
+
+
 # -- the database ------------------------------------------------------------------------------
 
 

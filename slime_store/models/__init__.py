@@ -2,6 +2,7 @@
 
 from slime_store.models.base import Base
 from slime_store.models.blob import BlobPartRow, BlobReferenceRow, BlobRow
+from slime_store.models.imported import ImportRow
 from slime_store.models.prompt import PromptRow
 from slime_store.models.rollout import EvalDatasetRow, RolloutRow, RolloutStateRow, SampleGroupRow
 from slime_store.models.run import RunRow, SessionRow
@@ -20,6 +21,7 @@ __all__ = [
     "BlobReferenceRow",
     "BlobRow",
     "EvalDatasetRow",
+    "ImportRow",
     "PromptRow",
     "RolloutRow",
     "RolloutStateRow",

@@ -13,9 +13,10 @@ import sqlalchemy as sa
 
 from slime_store.blobs import PayloadWriter
 from slime_store.database import translated
-from slime_store.errors import RolloutExistsError, StoreError
+from slime_store.errors import AlreadyImportedError, RolloutExistsError, StoreError
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.blobs import BlobRepository
+from slime_store.repositories.imports import ImportOrigin, ImportRepository
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.prompts import PromptRepository
 from slime_store.repositories.rollouts import RolloutRepository
@@ -41,6 +42,7 @@ class RecordRequest:
     on_conflict: OnConflict
     started_at: datetime
     weight_version: str | None = None
+    origin: ImportOrigin | None = None
 
 
 def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedRollout) -> RolloutInfo:
@@ -50,6 +52,7 @@ def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedR
 
     Raises:
         RolloutExistsError: it is recorded already, and ``on_conflict`` is "error".
+        AlreadyImportedError: the content of its file is recorded already.
         DatabaseError: the database failed; nothing of this rollout was kept.
     """
     session_pk = handle.sessions.ensure(request.run_pk, handle.writing)
@@ -118,6 +121,11 @@ class _Recording:
         request = self._request
         lock_shared_content(self._connection, exclusive=request.on_conflict == "replace")
         RunRepository(self._connection).lock(request.run_pk)
+        imports = ImportRepository(self._connection, request.run_pk)
+        if request.origin is not None:
+            known = imports.find(request.origin.digest, rollout.kind, request.rollout_id)
+            if known is not None:
+                raise AlreadyImportedError(request.run, rollout.kind, request.rollout_id, known)
         earlier = self._rollouts.attempts(rollout.kind, request.rollout_id)
         if earlier and request.on_conflict == "error":
             raise RolloutExistsError(request.run, rollout.kind, request.rollout_id)
@@ -147,6 +155,8 @@ class _Recording:
             started_at=request.started_at,
             finished_at=utc_now(),
         )
+        if request.origin is not None:
+            imports.add(pk, request.origin, utc_now())
         samples = SampleRepository(self._connection, pk)
         samples.add(rollout, prompts, versions)
         own_blobs = samples.add_arrays(prepared.packs, self._blobs)

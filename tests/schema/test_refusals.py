@@ -21,7 +21,7 @@ from slime_store.errors import (
     OutdatedSchemaError,
     SchemaError,
 )
-from slime_store.schema import HEAD, VERSION_TABLE, stored_revision
+from slime_store.schema import HEAD, REVISIONS, VERSION_TABLE, stored_revision
 
 OpenStore = Callable[..., Engine]
 
@@ -163,8 +163,8 @@ def test_a_reader_refuses_an_older_schema_and_never_upgrades_it(
 ) -> None:
     engine = open_store(store_url)
     for module in ("revisions", "migrator"):
-        monkeypatch.setattr(f"slime_store.schema.{module}.REVISIONS", (HEAD, "0002"))
-        monkeypatch.setattr(f"slime_store.schema.{module}.HEAD", "0002")
+        monkeypatch.setattr(f"slime_store.schema.{module}.REVISIONS", (*REVISIONS, "9999"))
+        monkeypatch.setattr(f"slime_store.schema.{module}.HEAD", "9999")
     with pytest.raises(OutdatedSchemaError, match=HEAD):
         open_store(store_url, read_only=True)
     assert stored_revision(engine) == HEAD

@@ -12,16 +12,17 @@ from sqlalchemy import Engine, inspect, text
 from slime_store.database import insert_rows, read, write
 from slime_store.errors import DatabaseError
 from slime_store.models import Base
-from slime_store.schema import HEAD, migrator, stored_revision
+from slime_store.schema import HEAD, REVISIONS, migrator, stored_revision
 from slime_store.schema.location import migrations_directory
 
 OpenStore = Callable[..., Engine]
 AddRevision = Callable[[str], None]
 
+LATER = f"{len(REVISIONS) + 1:04d}"
 REVISION = """
 from alembic import op
 import sqlalchemy as sa
-revision, down_revision = "0002", "{head}"
+revision, down_revision = "{later}", "{head}"
 def upgrade():
 {body}
 """
@@ -44,16 +45,16 @@ LOSE_PROMPTS = """
 
 @pytest.fixture
 def add_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AddRevision:
-    """Give the migrator a copy of the migrations with one more revision, `0002`."""
+    """Give the migrator a copy of the migrations with one more revision."""
 
     def add(body: str) -> None:
         directory = tmp_path / "migrations"
         if not directory.exists():
             shutil.copytree(migrations_directory(), directory, ignore=shutil.ignore_patterns("__pycache__"))
-        (directory / "versions" / "0002_later.py").write_text(REVISION.format(head=HEAD, body=body))
+        (directory / "versions" / f"{LATER}_later.py").write_text(REVISION.format(later=LATER, head=HEAD, body=body))
         for module in ("revisions", "migrator"):
-            monkeypatch.setattr(f"slime_store.schema.{module}.REVISIONS", (HEAD, "0002"))
-            monkeypatch.setattr(f"slime_store.schema.{module}.HEAD", "0002")
+            monkeypatch.setattr(f"slime_store.schema.{module}.REVISIONS", (*REVISIONS, LATER))
+            monkeypatch.setattr(f"slime_store.schema.{module}.HEAD", LATER)
         monkeypatch.setattr(migrator, "migrations_directory", lambda: directory)
 
     return add
@@ -103,7 +104,7 @@ def test_k1_rebuilding_a_parent_table_keeps_its_children(
     assert before["sessions"] == 2
     add_revision(REBUILD_RUNS)
     upgraded = open_store(store_url)
-    assert stored_revision(upgraded) == "0002"
+    assert stored_revision(upgraded) == LATER
     assert counts(upgraded) == before
     with read(upgraded) as connection:
         assert connection.scalar(text("SELECT note FROM runs")) is None
@@ -122,7 +123,7 @@ def test_k2_a_failed_upgrade_leaves_the_old_schema_and_can_be_run_again(
         open_store(store_url)
     assert (stored_revision(engine), counts(engine), schema_dump(engine)) == (HEAD, rows, schema)
     add_revision(REBUILD_RUNS)
-    assert stored_revision(open_store(store_url)) == "0002"
+    assert stored_revision(open_store(store_url)) == LATER
 
 
 def test_k2_a_new_store_whose_creation_fails_is_not_there(
@@ -133,7 +134,7 @@ def test_k2_a_new_store_whose_creation_fails_is_not_there(
         open_store(store_url)
     assert [path.name for path in tmp_path.iterdir()] == ["migrations"]
     add_revision(REBUILD_RUNS)
-    assert stored_revision(open_store(store_url)) == "0002"
+    assert stored_revision(open_store(store_url)) == LATER
 
 
 def test_k1_an_upgrade_that_leaves_dangling_references_is_undone(

@@ -1,0 +1,59 @@
+"""Errors of the store as one line on stderr, with what to do next, and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import click
+
+from slime_store.errors import (
+    DatabaseError,
+    InvalidUrlError,
+    RolloutNotFoundError,
+    RunNotFoundError,
+    SchemaError,
+    StoreError,
+    StoreNotFoundError,
+)
+
+EXIT_CODES = {
+    0: "done",
+    1: "some of the files failed; the others are done",
+    2: "wrong usage",
+    3: "what was asked for is not there",
+    4: "a file or a value cannot be used",
+    5: "the database cannot be used",
+}
+
+
+class Failure(click.ClickException):
+    """An error that ends the command."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click declares it for the class, and reads it of the instance
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it, in one line."""
+        click.echo(f"error: {' '.join(self.message.split())}", file=file, err=file is None)
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn errors of the store into ``Failure``."""
+    try:
+        yield
+    except StoreNotFoundError as error:
+        text = f"there is no store at {error.url}; check --store (or SLIME_STORE_URL), or create one by `import`"
+        raise Failure(text, 3) from error
+    except RunNotFoundError as error:
+        raise Failure(f"{error}; see `slime-store run list`", 3) from error
+    except RolloutNotFoundError as error:
+        text = str(error).partition("; see ")[0]
+        raise Failure(f"{text}; see `slime-store rollout list {error.run} --kind {error.kind}`", 3) from error
+    except (DatabaseError, SchemaError, InvalidUrlError) as error:
+        raise Failure(str(error), 5) from error
+    except StoreError as error:
+        raise Failure(str(error), 4) from error

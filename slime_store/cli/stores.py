@@ -1,0 +1,47 @@
+"""Opening the store that the command line names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slime_store.cli.failures import Failure
+
+if TYPE_CHECKING:
+    from slime_store import Run, SampleStore
+
+
+@dataclass(frozen=True, repr=False)
+class StoreOpener:
+    """What ``--store`` says; nothing is opened before a command needs it."""
+
+    url: str | None
+
+    @contextmanager
+    def reading(self) -> Iterator[SampleStore]:
+        """Open the store read-only: it is never created, upgraded or written to."""
+        from slime_store import SampleStore
+
+        with SampleStore.open(self._named(), read_only=True) as store:
+            yield store
+
+    @contextmanager
+    def reading_run(self, name: str) -> Iterator[Run]:
+        """Open one run of the store read-only."""
+        with self.reading() as store:
+            yield store.run(name, create=False)
+
+    @contextmanager
+    def writing_run(self, name: str) -> Iterator[Run]:
+        """Open a run for writing; the store and the run are made if they are not there."""
+        from slime_store import SampleStore
+
+        with SampleStore.open(self._named()) as store:
+            yield store.run(name)
+
+    def _named(self) -> str:
+        if not self.url:
+            raise Failure("which store? give --store PATH_OR_URL, or set SLIME_STORE_URL", 2)
+        return self.url

@@ -1,0 +1,18 @@
+"""Files in and out: slime's and miles's rollout dumps, read without running what is in them, and written for slime."""
+
+from slime_store.interchange.dumps import Dump, read_dump
+from slime_store.interchange.exporting import ExportedFile, export_pt, export_run
+from slime_store.interchange.importing import ImportedFile, ImportReport, import_path
+from slime_store.interchange.restricted import load_pt
+
+__all__ = [
+    "Dump",
+    "ExportedFile",
+    "ImportReport",
+    "ImportedFile",
+    "export_pt",
+    "export_run",
+    "import_path",
+    "load_pt",
+    "read_dump",
+]

@@ -1,0 +1,192 @@
+"""Taking dumps into a run: files and folders, each content once, one bad file not stopping the rest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from slime_store.errors import (
+    AlreadyImportedError,
+    DatabaseError,
+    InvalidDumpError,
+    ReadOnlyStoreError,
+    StoreClosedError,
+    StoreError,
+)
+from slime_store.interchange.dumps import Dump, Kind, name_of, read_dump
+from slime_store.interchange.restricted import TorchArchive
+from slime_store.store import Run
+from slime_store.store.imports import ImportSource, find_import, record_import
+from slime_store.types import RolloutInfo
+
+DUMP_FOLDER = "rollout_data"
+"""Where slime's ``--dump-details`` puts the rollouts, beside folders of other things."""
+
+
+@dataclass(frozen=True)
+class ImportedFile:
+    """What became of one file.
+
+    Attributes:
+        path: the file.
+        action: "recorded"; "skipped", since the run holds the same content already; or "failed".
+        kind: "train" or "eval".
+        rollout_id: which rollout; None where a file failed before it said so.
+        attempt: the attempt that holds it now; None where it failed.
+        n_samples: samples; 0 where nothing was recorded.
+        reason: why it was skipped or failed, for people.
+        nesting: "inferred", or "given" where the file itself had nested lists.
+        placeholders: paths of values that could not be kept and were replaced by placeholders.
+        notes: what is unusual about single samples, for people.
+    """
+
+    path: str
+    action: Literal["recorded", "skipped", "failed"]
+    kind: Kind
+    rollout_id: int | None = None
+    attempt: int | None = None
+    n_samples: int = 0
+    reason: str = ""
+    nesting: Literal["inferred", "given", ""] = ""
+    placeholders: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What became of all files, in the order in which they were taken."""
+
+    files: tuple[ImportedFile, ...]
+
+    @property
+    def recorded(self) -> tuple[ImportedFile, ...]:
+        """The files that are in the run now and were not before."""
+        return self._of("recorded")
+
+    @property
+    def skipped(self) -> tuple[ImportedFile, ...]:
+        """The files whose content the run held already."""
+        return self._of("skipped")
+
+    @property
+    def failed(self) -> tuple[ImportedFile, ...]:
+        """The files of which nothing was recorded."""
+        return self._of("failed")
+
+    def _of(self, action: str) -> tuple[ImportedFile, ...]:
+        return tuple(each for each in self.files if each.action == action)
+
+
+def import_path(
+    run: Run,
+    path: str | os.PathLike[str],
+    *,
+    kind: Kind | None = None,
+    trust: bool = False,
+    strict: bool = False,
+    progress: Callable[[int, int, ImportedFile], None] | None = None,
+) -> ImportReport:
+    """Record the rollouts of a dump, or of a folder of dumps.
+
+    Each file is one transaction. A rollout that the run has already from elsewhere gets a further attempt; a file whose
+    content was imported before, under whatever name, is skipped, so that importing a folder again takes in only what is
+    new. Memory stays at about the size of a file and of the Python lists in it.
+
+    Args:
+        run: where to record.
+        path: a file, or a folder: of dumps, or of ``--dump-details`` (its ``rollout_data``). The files are taken in the
+            order of their rollout ids, a training rollout before the eval of the same id.
+        kind: of a file, what it is of, when its name does not say so; of a folder, take only these.
+        trust: let torch unpickle the files, which runs whatever code they hold.
+        strict: fail on a file with a value that cannot be kept exactly, or with a ``status`` that slime does not know.
+            Otherwise a placeholder is stored and listed in the report.
+        progress: called after each file with how many are done, how many there are, and what became of the file.
+
+    Raises:
+        InvalidDumpError: the path does not exist, or a folder holds no dumps.
+        ReadOnlyStoreError: the store was opened read-only.
+        DatabaseError: the database failed; the files before this one are recorded. All other errors are in the report.
+    """
+    files = find_dumps(path, kind)
+    done: list[ImportedFile] = []
+    for file in files:
+        done.append(import_file(run, file, kind=kind, trust=trust, strict=strict))
+        if progress is not None:
+            progress(len(done), len(files), done[-1])
+    return ImportReport(tuple(done))
+
+
+def find_dumps(path: str | os.PathLike[str], kind: Kind | None = None) -> list[Path]:
+    """Return the dumps at a path in the order in which they are imported.
+
+    Raises:
+        InvalidDumpError: nothing is there.
+    """
+    place = Path(path)
+    if not place.is_dir():
+        if not place.exists():
+            raise InvalidDumpError(os.fspath(path), "there is no such file or folder")
+        return [place]
+    folder = place / DUMP_FOLDER if (place / DUMP_FOLDER).is_dir() else place
+    found = sorted(folder.glob("*.pt"), key=_order)
+    chosen = [file for file in found if kind in (None, name_of(file)[0])]
+    if not chosen:
+        what = "dump" if kind is None else f"{kind} dump"
+        raise InvalidDumpError(os.fspath(folder), f"the folder holds no {what} (*.pt)")
+    return chosen
+
+
+def import_file(
+    run: Run, path: str | os.PathLike[str], *, kind: Kind | None = None, trust: bool = False, strict: bool = False
+) -> ImportedFile:
+    """Record one dump; arguments as for ``import_path``.
+
+    Raises:
+        ReadOnlyStoreError, DatabaseError: as for ``import_path``; all other errors are in the result.
+    """
+    name = os.fspath(path)
+    expected, number = name_of(name)
+    chosen = kind or expected
+    try:
+        archive = TorchArchive(name)
+        digest = archive.digest()
+        if number is not None:  # the usual case: no need to read it
+            known = find_import(run, digest, chosen, number)
+            if known is not None:
+                raise AlreadyImportedError(run.name, chosen, number, known)
+        dump = read_dump(archive, kind=chosen, trust=trust, strict=strict)
+        return _recorded(name, dump, _record(run, name, digest, dump, strict))
+    except AlreadyImportedError as known:
+        return ImportedFile(name, "skipped", chosen, known.rollout_id, known.attempt, reason=str(known))
+    except (ReadOnlyStoreError, StoreClosedError, DatabaseError):
+        raise
+    except StoreError as error:
+        reason = error.reason if isinstance(error, InvalidDumpError) else str(error)
+        return ImportedFile(name, "failed", chosen, number, reason=reason)
+
+
+def _record(run: Run, name: str, digest: bytes, dump: Dump, strict: bool) -> RolloutInfo:
+    source = ImportSource(digest, Path(name).name, dump.nesting, dump.extras)
+    return record_import(run, dump.rollout_id, dump.output, source, strict=strict)
+
+
+def _recorded(name: str, dump: Dump, info: RolloutInfo) -> ImportedFile:
+    return ImportedFile(
+        path=name,
+        action="recorded",
+        kind=dump.kind,
+        rollout_id=info.rollout_id,
+        attempt=info.attempt,
+        n_samples=info.n_samples,
+        nesting=dump.nesting,
+        placeholders=info.placeholders,
+        notes=dump.notes,
+    )
+
+
+def _order(file: Path) -> tuple[bool, int, bool, str]:
+    kind, number = name_of(file)
+    return number is None, number or 0, kind == "eval", file.name

@@ -1,0 +1,64 @@
+"""Samples as the dicts of slime's dumps, readable where slime_store is not installed."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from types import SimpleNamespace
+from typing import Any
+
+from slime_store.types import Placeholder, Record
+
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes})
+
+
+class PortableSamples:
+    """Turns loaded samples into dicts, and notes what had to be replaced.
+
+    Attributes:
+        replaced: paths of values that only slime_store knows, in order: a ``Record`` of a class that is not available
+            here becomes a ``SimpleNamespace`` with the same attributes, a tuple or an enum member's value; a
+            ``Placeholder`` its text.
+    """
+
+    def __init__(self) -> None:
+        self.replaced: list[str] = []
+
+    def to_dict(self, sample: Any, where: str) -> dict[str, Any]:
+        """Return what ``Sample.to_dict`` of slime gives, with all attributes; the sample is used up."""
+        data = {name: self._value(value, f"{where}, {name}") for name, value in vars(sample).items()}
+        if isinstance(data.get("status"), Enum):
+            data["status"] = data["status"].value
+        for name in ("spec_info", "prefix_cache_info"):
+            if name in data and type(data[name]).__qualname__.startswith("Sample."):
+                data[name] = dict(vars(data[name]))
+        return data
+
+    def _value(self, value: Any, where: str) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is list or kind is tuple:
+            if _PLAIN.issuperset(map(type, value)):
+                return value
+            return kind(self._value(each, f"{where}[{i}]") for i, each in enumerate(value))
+        if kind is dict:
+            return {key: self._value(each, f"{where}[{key!r}]") for key, each in value.items()}
+        if isinstance(value, Record):
+            self.replaced.append(where)
+            return self._record(value, where)
+        if isinstance(value, Placeholder):
+            self.replaced.append(where)
+            return value.text
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            # torch writes the whole storage of a view
+            whole = value.untyped_storage().nbytes() <= value.numel() * value.element_size()
+            return value if whole else value.clone()
+        return value
+
+    def _record(self, value: Record, where: str) -> Any:
+        if value.kind == "enum":
+            return self._value(value.fields.get("value"), f"{where}.value")
+        fields = {name: self._value(each, f"{where}.{name}") for name, each in value.fields.items()}
+        return tuple(fields.values()) if value.kind == "namedtuple" else SimpleNamespace(**fields)

@@ -1,0 +1,143 @@
+"""From a graph of nodes to values, by rules alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from slime_store.interchange.restricted.graph import PERSISTENT, Door, Node
+from slime_store.interchange.restricted.opcodes import BadPickle
+from slime_store.interchange.restricted.rules import Rule, refuse
+
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, bytearray})
+_BUSY: Any = object()
+_MAX_GROWTH = 100
+"""Values that a byte of pickle may stand for, all told: sharing can make of a kilobyte more than any store holds."""
+
+
+class Rebuilder:
+    """Makes the values of one graph.
+
+    Args:
+        rules: by full name.
+        storage: makes a record of the archive from the persistent id's parts.
+        n_bytes: size of the pickle.
+    """
+
+    def __init__(self, rules: Callable[[str], Rule | None], storage: Callable[..., Any], n_bytes: int) -> None:
+        self._rules = rules
+        self._storage = Rule(storage)
+        # by id: the original, held so that its id stays its own, what it became, and how many values that holds
+        self._done: dict[int, tuple[Any, Any, int]] = {}
+        self._count = 0
+        self._limit = 1_000_000 + _MAX_GROWTH * n_bytes
+
+    def rebuild(self, graph: Any) -> Any:
+        """Return the value; lists and dicts are changed in place, so that what was shared stays shared.
+
+        Raises:
+            BadPickle: a part is not what its rule takes, refers to itself, or nests too deeply.
+        """
+        try:
+            return self._value(graph)
+        except RecursionError:
+            raise BadPickle("its pickle nests too deeply") from None
+
+    def _value(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        known = self._done.get(id(value))
+        if known is not None:
+            if known[1] is _BUSY:
+                refuse(f"a {getattr(value, 'name', kind.__name__)} that contains itself")
+            self._add(known[2])
+            return known[1]
+        if isinstance(value, Door):
+            return self._constant(value.path)
+        if isinstance(value, Node):
+            return self._remember(value, _BUSY, lambda: self._made(value))
+        if kind not in (list, dict, tuple, set, frozenset):
+            raise BadPickle(f"its pickle makes a {kind.__name__}")
+        self._add(len(value))
+        if kind is dict:
+            return self._remember(value, value, lambda: self._dict(value))
+        if _PLAIN.issuperset(map(type, value)):
+            return value
+        if kind is list:
+            return self._remember(value, value, lambda: self._list(value))
+        return self._remember(value, _BUSY, lambda: kind(map(self._value, value)))
+
+    def _remember(self, value: Any, meanwhile: Any, make: Callable[[], Any]) -> Any:
+        self._done[id(value)] = (value, meanwhile, 0)
+        before = self._count
+        made = make()
+        self._done[id(value)] = (value, made, self._count - before)
+        return made
+
+    def _add(self, count: int) -> None:
+        self._count += count
+        if self._count > self._limit:
+            refuse("more values than a file of its size can mean to hold")
+
+    def _list(self, value: list[Any]) -> list[Any]:
+        for i, item in enumerate(value):
+            value[i] = self._value(item)
+        return value
+
+    def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        if _PLAIN.issuperset(map(type, value)):
+            for key, item in value.items():
+                if type(item) not in _PLAIN:
+                    value[key] = self._value(item)
+            return value
+        pairs = [(self._key(key), self._value(item)) for key, item in value.items()]
+        value.clear()
+        value.update(pairs)
+        return value
+
+    def _key(self, key: Any) -> Any:
+        made = self._value(key)
+        try:
+            hash(made)
+        except TypeError:
+            refuse(f"a {type(made).__name__} as key")
+        return made
+
+    def _constant(self, path: str) -> Any:
+        rule = self._rules(path)
+        if rule is None or rule.constant is None:
+            refuse(f"{path} where a value belongs")
+        return rule.constant
+
+    def _made(self, node: Node) -> Any:
+        rule = self._storage if node.name == PERSISTENT else self._rules(node.name)
+        if rule is None or rule.make is None:
+            refuse(f"a call of {node.name}")
+        given: Mapping[str, Any] = {
+            "items": node.items or Node.UNSET,
+            "pairs": node.pairs or Node.UNSET,
+            "state": node.state,
+        }
+        try:
+            made = rule.make(*[self._value(each) for each in node.args])
+            node.args = ()  # may be large: the text in which protocol 2 writes bytes
+            for part, raw in given.items():
+                if raw is Node.UNSET:
+                    continue
+                take = getattr(rule, part)
+                if take is None:
+                    refuse(f"{part} for a {node.name}")
+                made = take(made, self._pairs(raw) if part == "pairs" else self._value(raw))
+        except BadPickle:
+            raise
+        except RecursionError:
+            raise
+        except Exception as error:  # what the checks of a rule left to the type itself
+            refuse(f"a {node.name} that cannot be made ({type(error).__name__}: {error})")
+        if rule.needs_state and node.state is Node.UNSET:
+            refuse(f"a {node.name} without its state")
+        return made
+
+    def _pairs(self, raw: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        return [(self._key(key), self._value(item)) for key, item in raw]
