@@ -4,7 +4,7 @@ from slime_store.models.base import Base
 from slime_store.models.blob import BlobPartRow, BlobReferenceRow, BlobRow
 from slime_store.models.prompt import PromptRow
 from slime_store.models.rollout import EvalDatasetRow, RolloutRow, RolloutStateRow, SampleGroupRow
-from slime_store.models.run import RunRow, SessionRow
+from slime_store.models.run import AdoptionRow, CheckpointRow, RunRow, SessionRow
 from slime_store.models.sample import (
     SampleArrayRow,
     SampleDocumentRow,
@@ -15,10 +15,12 @@ from slime_store.models.sample import (
 from slime_store.models.weight_version import SampleWeightVersionRow, WeightVersionRow
 
 __all__ = [
+    "AdoptionRow",
     "Base",
     "BlobPartRow",
     "BlobReferenceRow",
     "BlobRow",
+    "CheckpointRow",
     "EvalDatasetRow",
     "PromptRow",
     "RolloutRow",

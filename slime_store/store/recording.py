@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.prompts import PromptRepository
+from slime_store.repositories.resume import JOURNAL, ResumeRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.samples import SampleRepository
@@ -33,7 +35,11 @@ OnConflict = Literal["new_attempt", "replace", "error"]
 
 @dataclass(frozen=True)
 class RecordRequest:
-    """What is to be recorded, beside the rollout itself."""
+    """What is to be recorded, beside the rollout itself.
+
+    ``clear_journal`` says which journalled groups the rollout supersedes: those of "rollout" ids up to its own, those
+    of the same "groups" (by group index), or none.
+    """
 
     run: str
     run_pk: int
@@ -41,34 +47,47 @@ class RecordRequest:
     on_conflict: OnConflict
     started_at: datetime
     weight_version: str | None = None
+    clear_journal: Literal["rollout", "groups"] | None = None
 
 
 def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedRollout) -> RolloutInfo:
     """Store a rollout and return its record; when this returns, it survives power loss.
 
-    Compressing happens before the transaction, so that other writers wait only for the inserts.
-
     Raises:
         RolloutExistsError: it is recorded already, and ``on_conflict`` is "error".
         DatabaseError: the database failed; nothing of this rollout was kept.
     """
-    session_pk = handle.sessions.ensure(request.run_pk, handle.writing)
+    return write_rollouts(handle, [(request, rollout)])[0]
+
+
+def write_rollouts(
+    handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, EncodedRollout]]
+) -> list[RolloutInfo]:
+    """Store several rollouts or journalled groups of one run in one transaction.
+
+    Compressing happens before the transaction, so that other writers wait only for the inserts.
+    """
+    session_pk = handle.sessions.ensure(rollouts[0][0].run_pk, handle.writing)
     writer = PayloadWriter(handle.directory)
+    infos, files = [], []
     try:
-        known: dict[str, tuple[int, int]] = {}
-        if rollout.blobs:
-            with handle.reading() as connection:
-                known = handle.blobs(connection).known(rollout.blobs)
-        with translated(handle.config):  # side files are written here
-            prepared = prepare(rollout, known, writer)
+        prepared = []
+        for _, rollout in rollouts:
+            known: dict[str, tuple[int, int]] = {}
+            if rollout.blobs:
+                with handle.reading() as connection:
+                    known = handle.blobs(connection).known(rollout.blobs)
+            prepared.append(prepare(rollout, known, writer))
         with handle.writing("record a rollout") as connection:
-            transaction = _Recording(connection, handle, request, session_pk)
-            info = transaction.run(rollout, prepared, writer)
+            for (request, rollout), payloads in zip(rollouts, prepared, strict=True):
+                recording = _Recording(connection, handle, request, session_pk)
+                infos.append(recording.run(rollout, payloads, writer))
+                files += recording.files_to_remove
     except BaseException:
         _take_back(handle, writer.written)
         raise
-    remove_files(handle, transaction.files_to_remove)
-    return info
+    remove_files(handle, files)
+    return infos
 
 
 def _take_back(handle: StoreHandle, names: list[str]) -> None:
@@ -116,7 +135,8 @@ class _Recording:
 
     def run(self, rollout: EncodedRollout, prepared: PreparedPayloads, writer: PayloadWriter) -> RolloutInfo:
         request = self._request
-        lock_shared_content(self._connection, exclusive=request.on_conflict == "replace")
+        deletes = request.on_conflict == "replace" or request.clear_journal is not None
+        lock_shared_content(self._connection, exclusive=deletes)
         RunRepository(self._connection).lock(request.run_pk)
         earlier = self._rollouts.attempts(rollout.kind, request.rollout_id)
         if earlier and request.on_conflict == "error":
@@ -133,7 +153,7 @@ class _Recording:
             kind=rollout.kind,
             rollout_id=request.rollout_id,
             attempt=attempt,
-            status="complete",
+            status="open" if rollout.kind == JOURNAL else "complete",
             weight_version_pk=versions.get(request.weight_version) if request.weight_version is not None else None,
             nesting=rollout.shape,
             layouts=_json(rollout.layouts),
@@ -152,8 +172,22 @@ class _Recording:
         own_blobs = samples.add_arrays(prepared.packs, self._blobs)
         self._blobs.refer(pk, [*own_blobs, *(blob_pk for blob_pk, _ in blobs.values())])
         if replaced:
-            self.files_to_remove += delete_rollouts(self._connection, self._rollouts, self._blobs, replaced)
+            self._delete(replaced)
+        if request.clear_journal is not None:
+            self._delete(self._superseded(rollout))
         return rollout_info(self._rollouts.info(pk))
+
+    def _delete(self, pks: list[int]) -> None:
+        if pks:
+            self.files_to_remove += delete_rollouts(self._connection, self._rollouts, self._blobs, pks)
+
+    def _superseded(self, rollout: EncodedRollout) -> list[int]:
+        """Keys of the journalled groups that this rollout makes needless."""
+        journal = ResumeRepository(self._connection, self._request.run_pk).journal()
+        if self._request.clear_journal == "rollout":
+            return [row.pk for row in journal if row.rollout_id <= self._request.rollout_id]
+        recorded = {index for _, index in rollout.groups if index is not None}
+        return [row.pk for row in journal if row.group_index in recorded]
 
     def _versions(self, rollout: EncodedRollout) -> dict[str, int]:
         labels = [label for sample in rollout.samples for label, _ in sample.versions]
