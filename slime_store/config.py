@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
 BUSY_TIMEOUT_SECONDS = 60.0
 """How long a writer waits for another writer's transaction before it fails."""
 
+_SQLITE = "sqlite:///"
+_SQLITE_URL = re.compile(r"sqlite(\+pysqlite)?://(/(?P<path>.*))?", re.DOTALL)
+
 
 @dataclass(frozen=True, repr=False)
 class StoreConfig:
     """One store's address and how it is opened.
 
     Attributes:
-        url: the full URL, password included; never printed.
+        url: the full URL, password included, never printed; for SQLite ``sqlite:///`` and the absolute path.
         read_only: never create, migrate or write.
         busy_timeout: seconds a writer waits for another writer.
     """
@@ -42,71 +46,38 @@ class StoreConfig:
         Raises:
             InvalidUrlError: the text is no path and no URL of a supported database.
         """
-        from sqlalchemy import URL, make_url
-        from sqlalchemy.exc import ArgumentError
-
-        if isinstance(target, URL):
-            url = target
-        else:
-            text = os.fspath(target)
-            if not isinstance(text, str) or not text or "\0" in text:
-                raise InvalidUrlError(repr(target), "it is empty or not text")
-            if text == ":memory:":
-                text = "sqlite://"
-            if "://" in text:
-                try:
-                    url = make_url(text)
-                except (ArgumentError, ValueError):
-                    raise InvalidUrlError(text.split("://")[0] + "://...", "the URL cannot be read") from None
-            else:
-                url = URL.create("sqlite", database=text)
-        backend = url.get_backend_name()
-        if backend == "postgresql":
-            if url.drivername in ("postgresql", "postgres"):
-                url = url.set(drivername="postgresql+psycopg")
-            if url.get_driver_name() != "psycopg":
-                raise InvalidUrlError(url.render_as_string(), "PostgreSQL is reached by psycopg 3 only")
-        elif backend == "sqlite":
-            if url.get_driver_name() not in ("pysqlite", "sqlite"):
-                raise InvalidUrlError(url.render_as_string(), "SQLite is reached by Python's own driver only")
-            if url.query:
-                raise InvalidUrlError(url.render_as_string(), "SQLite URL options are not supported")
-            if url.database in ("", ":memory:"):
-                url = url.set(database=None)
-            elif url.database is not None:
-                url = url.set(database=str(Path(url.database).expanduser().absolute()))
-        else:
-            raise InvalidUrlError(url.render_as_string(), f"{backend} is not supported")
-        return cls(
-            url.render_as_string(hide_password=False),
-            read_only,
-            BUSY_TIMEOUT_SECONDS if busy_timeout is None else busy_timeout,
-        )
+        timeout = BUSY_TIMEOUT_SECONDS if busy_timeout is None else busy_timeout
+        return cls(_read_target(target), read_only, timeout)
 
     @property
     def sqlalchemy_url(self) -> URL:
         """The URL as SQLAlchemy's object."""
-        from sqlalchemy import make_url
+        from sqlalchemy import URL, make_url
 
+        if self.is_sqlite:  # never parsed again: a path may hold any character
+            return URL.create("sqlite", database=self.url.removeprefix(_SQLITE) or None)
         return make_url(self.url)
+
+    def at(self, path: Path) -> StoreConfig:
+        """Return the same settings for another SQLite file."""
+        return replace(self, url=f"{_SQLITE}{path}")
 
     @property
     def display_url(self) -> str:
         """The URL for people: the password is ``***``, an SQLite store is its path."""
-        url = self.sqlalchemy_url
         if self.is_sqlite:
-            return url.database or "sqlite:// (in memory)"
-        return url.render_as_string(hide_password=True)
+            return self.url.removeprefix(_SQLITE) or "sqlite:// (in memory)"
+        return self.sqlalchemy_url.render_as_string(hide_password=True)
 
     @property
     def is_sqlite(self) -> bool:
         """True for the embedded database."""
-        return self.url.startswith("sqlite")
+        return self.url.startswith(_SQLITE)
 
     @property
     def path(self) -> Path | None:
         """The SQLite file, or None for PostgreSQL and in-memory stores."""
-        database = self.sqlalchemy_url.database if self.is_sqlite else None
+        database = self.url.removeprefix(_SQLITE) if self.is_sqlite else ""
         return Path(database) if database else None
 
     @property
@@ -116,3 +87,53 @@ class StoreConfig:
 
     def __repr__(self) -> str:
         return f"StoreConfig({self.display_url!r}, read_only={self.read_only})"
+
+
+def _read_target(target: str | os.PathLike[str] | URL) -> str:
+    """Return the full URL of what the caller named."""
+    from sqlalchemy import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    if isinstance(target, URL):
+        if target.get_backend_name() != "sqlite":
+            return _postgresql(target)
+        if target.get_driver_name() not in ("pysqlite", "sqlite") or target.query:
+            raise InvalidUrlError(
+                target.render_as_string(), "SQLite is reached by Python's own driver, without options"
+            )
+        return _sqlite(target.database or "")
+    text = os.fspath(target)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InvalidUrlError(repr(target), "it is empty or not text")
+    match = _SQLITE_URL.fullmatch(text)
+    if match is not None:
+        path = match["path"] or ""
+        if "?" in path:
+            raise InvalidUrlError(text, "SQLite URL options are not supported; give a path with ? in it as a path")
+        return _sqlite(path)
+    if "://" not in text:
+        return _sqlite(text)
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise InvalidUrlError(text.split("://")[0] + "://...", "the URL cannot be read") from None
+    return _postgresql(url)
+
+
+def _sqlite(database: str) -> str:
+    if database in ("", ":memory:"):
+        return _SQLITE
+    try:
+        os.fsencode(database).decode()
+    except UnicodeError:
+        raise InvalidUrlError(repr(database), "the path is not text that a file name can hold") from None
+    return f"{_SQLITE}{Path(database).expanduser().absolute()}"
+
+
+def _postgresql(url: URL) -> str:
+    backend = url.drivername.partition("+")[0]
+    if backend not in ("postgresql", "postgres"):
+        raise InvalidUrlError(url.render_as_string(), f"{backend} is not supported")
+    if url.drivername not in (backend, "postgresql+psycopg"):
+        raise InvalidUrlError(url.render_as_string(), "PostgreSQL is reached by psycopg 3 only")
+    return url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)

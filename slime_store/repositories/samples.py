@@ -210,7 +210,8 @@ class SampleRepository:
             return
         for chunk in chunked(_runs_of(positions), 200):
             spans = [and_(model.position >= first, model.position <= last) for first, last in chunk]
-            yield from self._connection.execute(query.where(or_(*spans))).mappings()
+            near = model.position.between(chunk[0][0], chunk[-1][1])  # for an OR alone SQLite scans the rollout
+            yield from self._connection.execute(query.where(near, or_(*spans))).mappings()
 
     def _insert(self, model: Any, columns: Sequence[str], rows: list[tuple[Any, ...]]) -> None:
         table: Table = model.__table__

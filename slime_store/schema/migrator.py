@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from dataclasses import replace
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, inspect
+from sqlalchemy import Connection, Engine, inspect
 
 from slime_store.config import StoreConfig
 from slime_store.database import create_store_engine, engine_config, schema_change, translate_os_error
@@ -121,10 +120,9 @@ def create_file(config: StoreConfig, path: Path) -> None:
     if not path.parent.is_dir():
         raise InvalidUrlError(config.display_url, f"the directory {path.parent} does not exist")
     draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
-    url = URL.create("sqlite", database=str(draft)).render_as_string(hide_password=False)
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
-        engine = create_store_engine(replace(config, url=url))
+        engine = create_store_engine(config.at(draft))
         try:
             upgrade(engine)
         finally:

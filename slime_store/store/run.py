@@ -11,6 +11,7 @@ from typing import Any, Literal, overload
 from slime_store.errors import UnsupportedValueError
 from slime_store.mapping.encode import RolloutEncoder, as_eval, as_train
 from slime_store.mapping.encoded import EncodedRollout
+from slime_store.mapping.text import searchable
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
@@ -190,7 +191,8 @@ class Run:
         with self._handle.writing("record a weight version") as connection:
             RunRepository(connection).lock(self._pk)
             versions = WeightVersionRepository(connection)
-            pk = versions.ensure(self._pk, session_pk, [str(label)], utc_now())[str(label)]
+            name = searchable(str(label))  # as the labels of samples are stored
+            pk = versions.ensure(self._pk, session_pk, [name], utc_now())[name]
             versions.describe(pk, params=params_text, notes=notes)
             row = versions.get(pk)
         return _weight_version_info(row)
@@ -311,7 +313,7 @@ class Run:
     ) -> RolloutInfo | Future[RolloutInfo]:
         if on_conflict not in ("new_attempt", "replace", "error"):
             raise ValueError(f'on_conflict is "new_attempt", "replace" or "error", not {on_conflict!r}')
-        label = None if weight_version is None else str(weight_version)
+        label = None if weight_version is None else searchable(str(weight_version))
         request = RecordRequest(self.name, self._pk, _number(rollout_id), on_conflict, utc_now(), label)
         if not background:
             return write_rollout(self._handle, request, rollout)

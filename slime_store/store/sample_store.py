@@ -6,6 +6,7 @@ import os
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from slime_store.codecs.documents import is_clean
 from slime_store.config import StoreConfig
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.stats import count_everything, database_bytes
@@ -77,8 +78,8 @@ class SampleStore:
         Raises:
             RunNotFoundError: it is not present, and ``create`` is False or the store is read-only.
         """
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"a run's name is text, not {name!r}")
+        if not isinstance(name, str) or not name or not is_clean(name):
+            raise ValueError(f"a run's name is text without NUL and lone surrogates, not {name!r}")
         handle = self._handle
         if create and not handle.config.read_only:
             document = encode_inline(config, "config")

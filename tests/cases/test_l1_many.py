@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -70,7 +71,7 @@ def test_l1_thousands_of_distinct_values_load_filter_and_go(store_url: str, grou
     assert_same(loaded_train(store_url, 0).samples, groups)
     with opened(store_url) as store:
         run = store.run("contract")
-        for batch_size in (7, 256, 5_000):  # every other sample: as many spans as samples
+        for batch_size in (256, 5_000):  # every other sample: as many spans as samples
             odd = SampleFilter(rollout_ids=0, reward_min=1, reward_key="task")
             found = [s.index for s in run.iter_samples(odd, fields=["index"], batch_size=batch_size)]
             assert found == list(range(1, N_SAMPLES, 2))
@@ -101,14 +102,40 @@ def test_l1_thousands_of_scattered_rollout_ids_are_one_filter(store_url: str) ->
         assert found == [rollout_id for rollout_id in sorted(present) if rollout_id % 3 == 0]
 
 
+def _steps_of_a_page(url: str, n_samples: int) -> int:
+    """Return the virtual machine steps, in hundreds, that SQLite takes for a page of every other sample."""
+    steps: list[None] = []
+    with run_of(url, f"run of {n_samples}") as run:
+        run.record_train(0, [[Sample(index=i, prompt=str(i), reward=float(i % 2)) for i in range(n_samples)]])
+
+    def count(connection: Any, _record: Any) -> None:
+        connection.set_progress_handler(lambda: steps.append(None), 100)
+
+    event.listen(Pool, "connect", count)
+    with opened(url, read_only=True) as store:
+        run = store.run(f"run of {n_samples}", create=False)
+        steps.clear()
+        assert [s.index for s in islice(run.iter_samples(SampleFilter(reward_min=1), batch_size=100), 50)] == list(
+            range(1, 100, 2)
+        )
+    event.remove(Pool, "connect", count)
+    return len(steps)
+
+
+def test_l1_a_page_of_scattered_samples_costs_the_same_in_a_rollout_of_any_size(sqlite_url: str) -> None:
+    small, large = (_steps_of_a_page(sqlite_url, n_samples) for n_samples in (400, 4_000))
+    assert large < 1.3 * small
+
+
 @pytest.mark.slow
+@pytest.mark.postgresql
 @pytest.mark.parametrize("n_samples", [70_000])
-def test_l1_more_samples_than_postgresql_takes_variables(store_url: str, n_samples: int) -> None:
+def test_l1_more_samples_than_postgresql_takes_variables(postgres_url: str, n_samples: int) -> None:
     groups = [[Sample(index=i, prompt=str(i), reward=float(i % 2))] for i in range(n_samples)]
-    with run_of(store_url) as run:
+    with run_of(postgres_url) as run:
         assert run.record_train(0, groups).n_groups == n_samples
-    assert_same(loaded_train(store_url, 0).samples, groups)
-    with run_of(store_url) as run:
+    assert_same(loaded_train(postgres_url, 0).samples, groups)
+    with run_of(postgres_url) as run:
         odd = SampleFilter(reward_min=1)
         found = [s.index for s in run.iter_samples(odd, fields=["index", "prompt"], batch_size=n_samples)]
         assert found == list(range(1, n_samples, 2))

@@ -127,7 +127,7 @@ def test_h9_a_full_disk_under_a_side_file_is_the_same_error(make_store: MakeEngi
     engine = make_store(sqlite_url)
     with pytest.raises(StoreFullError, match="No space left"), write(engine):
         raise OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(PermissionError), write(engine):
+    with pytest.raises(DatabaseError, match="no"), write(engine):
         raise PermissionError(errno.EACCES, "no")
 
 

@@ -23,6 +23,13 @@ MISSING = "no PostgreSQL server programs (initdb, postgres) are installed"
 
 _START_SECONDS = 60.0
 
+# Reads until the test process is gone, however it went, then ends the server and removes its files.
+_WATCHDOG = """
+cat >/dev/null
+kill -QUIT "$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)" 2>/dev/null && sleep 1
+rm -rf "$1"
+"""
+
 
 def server_programs() -> Path | None:
     """Return the directory of ``initdb`` and ``postgres``: the newest installed, or the one that PATH finds."""
@@ -60,10 +67,14 @@ class PostgresServer:
         if not durable:
             self.settings |= {"fsync": "off", "full_page_writes": "off"}
         self.process: subprocess.Popen[bytes] | None = None
+        self.watchdog: subprocess.Popen[bytes] | None = None
         self._names = itertools.count(1)
 
     def __enter__(self) -> PostgresServer:
         atexit.register(self.remove)
+        self.watchdog = subprocess.Popen(
+            ["sh", "-c", _WATCHDOG, "watchdog", str(self.directory)], stdin=subprocess.PIPE, start_new_session=True
+        )
         try:
             self._initialise()
             self.start()
@@ -111,6 +122,9 @@ class PostgresServer:
         atexit.unregister(self.remove)
         self.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
+        if self.watchdog is not None:
+            self.watchdog.communicate()
+            self.watchdog = None
 
     def url(self, database: str, **options: str) -> str:
         """Return the URL of a database of this server, with its password."""

@@ -24,7 +24,8 @@ def statements() -> Iterator[list[str]]:
     copy = psycopg.Cursor.copy
 
     def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        sent.append(statement)
+        if not statement.startswith("BEGIN"):  # the driver's business on PostgreSQL, ours on SQLite
+            sent.append(statement)
 
     def note_copy(self: Any, statement: Any, *args: Any, **options: Any) -> Any:
         sent.append(str(statement))
@@ -60,7 +61,7 @@ def rollout(n_groups: int, **fields: Any) -> list[list[Sample]]:
 def run(store_url: str) -> Iterator[Run]:
     """A run whose session is open, so that starting it is not counted."""
     with run_of(store_url) as run:
-        run.record_train(0, rollout(1))
+        run.record_train(0, rollout(4))
         yield run
 
 
@@ -86,11 +87,11 @@ def test_new_prompts_cost_a_few_statements_for_each_fifty(run: Run) -> None:
 
 def test_recording_an_eval_costs_the_same_number_of_statements_whatever_its_size(run: Run) -> None:
     numbers = []
-    for rollout_id, n_prompts in ((1, 4), (2, 256)):
+    for rollout_id, n_prompts in ((1, 150), (2, 300)):  # lists of rewards that are long enough to be blobs
         output = make_eval_output({"a": n_prompts, "b": n_prompts}, n_prompt_tokens=4, n_tokens=4)
         for dataset in output.data.values():
             for sample in dataset["samples"]:
-                sample.prompt = "the same"
+                sample.prompt = "prompt 0"
         with statements() as sent:
             run.record_eval(rollout_id, output)
         numbers.append(len(sent))
