@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -64,8 +63,11 @@ class ResumeRepository:
         values = {"session_pk": session_pk, "rollout_pk": rollout_pk, "adopted_at": now}
         self._connection.execute(insert(AdoptionRow).values(values))
 
-    def complete_after(self, rollout_id: int) -> Sequence[Row[Any]]:
-        """Return (pk, rollout_id, attempt, session, lineage, has_state) of the newest complete train rollouts after one."""
+    def complete_after(self, rollout_id: int) -> list[Row[Any]]:
+        """Return the newest complete train rollouts after one, in order.
+
+        Columns: pk, rollout_id, attempt, session (ordinal), lineage (document), has_state.
+        """
         has_state = select(RolloutStateRow.rollout_pk).where(RolloutStateRow.rollout_pk == RolloutRow.id).exists()
         query = (
             select(
@@ -86,7 +88,8 @@ class ResumeRepository:
             )
             .order_by(RolloutRow.rollout_id)
         )
-        return self._connection.execute(query).all()
+        rows: list[Row[Any]] = list(self._connection.execute(query))
+        return rows
 
     def state(self, kind: str, rollout_id: int, attempt: int | None) -> str | None:
         """Return the document of the data source's state at the end of a rollout, or None."""
@@ -106,7 +109,7 @@ class ResumeRepository:
             query = query.where(RolloutRow.attempt == attempt)
         return self._connection.execute(query).scalar()
 
-    def journal(self) -> Sequence[Row[Any]]:
+    def journal(self) -> list[Row[Any]]:
         """Return (pk, rollout_id, nesting, layouts, group_index) of the journalled groups, oldest first."""
         query = (
             select(
@@ -120,7 +123,8 @@ class ResumeRepository:
             .where(RolloutRow.run_pk == self._run_pk, RolloutRow.kind == JOURNAL)
             .order_by(RolloutRow.id)
         )
-        return self._connection.execute(query).all()
+        rows: list[Row[Any]] = list(self._connection.execute(query))
+        return rows
 
     def next_journal_number(self, rollout_id: int) -> int:
         """Return the number that the next journalled group of a rollout takes."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -13,7 +12,6 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from slime_store.blobs import PayloadWriter
-from slime_store.database import translated
 from slime_store.errors import RolloutExistsError, StoreError
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.blobs import BlobRepository
@@ -60,9 +58,7 @@ def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedR
     return write_rollouts(handle, [(request, rollout)])[0]
 
 
-def write_rollouts(
-    handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, EncodedRollout]]
-) -> list[RolloutInfo]:
+def write_rollouts(handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, EncodedRollout]]) -> list[RolloutInfo]:
     """Store several rollouts or journalled groups of one run in one transaction.
 
     Compressing happens before the transaction, so that other writers wait only for the inserts.
