@@ -11,6 +11,7 @@ from slime_store.mapping.encode import RolloutEncoder, as_eval, as_train
 from slime_store.mapping.text import searchable
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.rollouts import RolloutRepository
+from slime_store.repositories.runs import RunRepository
 from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import encode_inline, rollout_number
@@ -51,10 +52,11 @@ class Recovery:
             repository.add_checkpoint(session_pk, rollout_number(rollout_id), utc_now())
 
     def adopt(self, info: RolloutInfo) -> None:
-        """Note that this session was handed a recorded rollout instead of generating it."""
+        """Note that this session was handed a recorded rollout, of this or another run, instead of generating it."""
         session_pk = self._session()
         with self._handle.writing("adopt a rollout") as connection:
-            row = RolloutRepository(connection, self._pk).find(self.name, info.kind, info.rollout_id, info.attempt)
+            source = RunRepository(connection).get(info.run)
+            row = RolloutRepository(connection, source.id).find(info.run, info.kind, info.rollout_id, info.attempt)
             ResumeRepository(connection, self._pk).adopt(session_pk, row.id, utc_now())
 
     def journal(self, *, on_error: Callable[[StoreError], None] | None = None) -> Journal:

@@ -35,6 +35,15 @@ class Run(RunReader):
         """What recording loops do so that ``resume`` works: journal, checkpoints, adoption."""
         return Recovery(self.name, self._pk, self._handle)
 
+    def sibling(self, name: str) -> Run:
+        """Return another run of the same store.
+
+        Raises:
+            RunNotFoundError: there is none of this name.
+        """
+        with self._handle.reading() as connection:
+            return Run(name, RunRepository(connection).get(name).id, self._handle)
+
     # -- recording -----------------------------------------------------------------------------------
 
     @overload

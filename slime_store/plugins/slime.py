@@ -1,0 +1,58 @@
+"""slime_store inside slime: two flags and a YAML file; see docs/slime.md.
+
+``--rollout-function-path slime_store.plugins.slime.generate_rollout``
+``--data-source-path slime_store.plugins.slime.StoreDataSource``
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slime_store.plugins.data_source import RecordingDataSource
+from slime_store.plugins.frameworks import SLIME, load_object
+from slime_store.plugins.rollout import eval_rollout, train_rollout
+from slime_store.plugins.session import session_of
+
+_NO_EVAL = "fully_async"
+
+
+def generate_rollout(args: Any, rollout_id: int, data_source: Any, evaluation: bool = False) -> Any:
+    """Generate a rollout with the configured function and record it; or serve it from the store.
+
+    Args:
+        args: slime's arguments, with the ``slime_store_...`` settings.
+        rollout_id: the training step.
+        data_source: slime's data source, best a ``StoreDataSource``.
+        evaluation: whether this is an eval.
+
+    Returns:
+        slime's ``RolloutFnTrainOutput`` or ``RolloutFnEvalOutput``, with counters under ``store/`` among the metrics.
+
+    Raises:
+        SettingsError: the settings are wrong.
+        RolloutNotFoundError: in replay mode, the rollout is not recorded.
+        StoreError: only with ``slime_store_on_error: raise``.
+    """
+    session = session_of(args, SLIME)
+    path = session.settings.rollout_function_path or SLIME.rollout_function_path
+    if evaluation:
+        path = session.settings.eval_function_path or (SLIME.eval_function_path if _NO_EVAL in path else path)
+    wrapped: Any = None if session.settings.mode == "replay" else load_object(path)
+
+    def generate() -> Any:
+        return wrapped(args, rollout_id, data_source, evaluation=evaluation)
+
+    if evaluation:
+        return eval_rollout(session, rollout_id, generate)
+    return train_rollout(session, wrapped, rollout_id, data_source, generate)
+
+
+class StoreDataSource(RecordingDataSource):
+    """The configured data source, whose state is recorded with every rollout; for ``--data-source-path``.
+
+    Args:
+        args: slime's arguments, with the ``slime_store_...`` settings.
+    """
+
+    def __init__(self, args: Any) -> None:
+        super().__init__(args, SLIME)
