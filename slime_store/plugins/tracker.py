@@ -78,9 +78,9 @@ class GroupTracker:
     def finished_before(self, group: Any) -> Any:
         """Return the finished group of an earlier process for a group that is about to be generated, or None."""
         index = group_index_of(group)
-        stored = self._finished.get(index) if index is not None else None
-        if stored is None:
+        if index is None or index not in self._finished:
             return None
+        stored = self._finished[index]
         wanted = {sample.index for sample in leaves(group)}
         if len(stored) != len(group) or not {sample.index for sample in leaves(stored)} <= wanted:
             return None
