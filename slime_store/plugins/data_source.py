@@ -7,30 +7,35 @@ from collections import deque
 from typing import Any
 
 from slime_store.plugins.frameworks import Framework, load_object
-from slime_store.plugins.guard import say
+from slime_store.plugins.guard import say, warn
 from slime_store.plugins.session import session_of
 from slime_store.plugins.state import capture, restore
-from slime_store.types import RolloutInfo
 
 
 class RecordingDataSource:
     """Hands out what the wrapped data source does, and can be put back to where any recorded rollout ended.
 
-    Everything that is not listed here is the wrapped data source's.
+    Everything that is not listed here is the wrapped data source's. In replay mode nothing is wrapped, and no prompt
+    is handed out.
 
     Args:
         args: the framework's arguments.
         framework: which one.
+
+    Raises:
+        SettingsError: the settings are wrong.
+        RunNotFoundError, StoreNotFoundError: in replay mode, the run to replay is not there.
     """
 
     def __init__(self, args: Any, framework: Framework) -> None:
         self._session = session_of(args, framework)
-        settings = self._session.settings
         self._lock = threading.RLock()
         self._again: deque[list[Any]] = deque()
         self._inner: Any = None
-        if settings.mode != "replay":
-            self._inner = load_object(settings.data_source_path or framework.data_source_path)(args)
+        if self._session.settings.mode == "replay":
+            say("replaying run %r", self._session.replayed.name)
+        else:
+            self._inner = load_object(self._session.data_source_path)(args)
 
     def get_samples(self, num_samples: int) -> list[list[Any]]:
         """Return ``num_samples`` groups: those that were in flight at a crash first, then the wrapped source's."""
@@ -40,21 +45,25 @@ class RecordingDataSource:
             groups = [self._again.popleft() for _ in range(min(num_samples, len(self._again)))]
             if len(groups) < num_samples:
                 groups += self._inner.get_samples(num_samples - len(groups))
-            self._session.tracker.handed_out(groups)
+            self._session.guard.run("note prompts", lambda: self._session.tracker.handed_out(groups))
         return groups
 
     def add_samples(self, samples: list[list[Any]]) -> None:
         """Give groups back to the wrapped source's buffer."""
-        with self._lock:
-            self._inner.add_samples(samples)
-            self._session.tracker.given_back(samples)
-
-    def save(self, rollout_id: int) -> None:
-        """Save the wrapped source's state as it does itself, and note the checkpoint."""
         if self._inner is None:
             return
-        self._inner.save(rollout_id)
+        with self._lock:
+            self._inner.add_samples(samples)
+            self._session.guard.run("note returned groups", lambda: self._session.tracker.given_back(samples))
+
+    def save(self, rollout_id: int) -> None:
+        """Save the wrapped source's state as it does itself, and note the checkpoint, when its rollout is stored."""
+        if self._inner is None:
+            return
+        with self._lock:
+            self._inner.save(rollout_id)
         session = self._session
+        session.recorder.flush()  # a checkpoint whose rollout is not stored is no place to resume from
         session.guard.run("note a checkpoint", lambda: session.run.recovery.record_checkpoint(rollout_id))
 
     def load(self, rollout_id: int | None = None) -> None:
@@ -65,14 +74,13 @@ class RecordingDataSource:
         if self._inner is None:
             return
         self._inner.load(rollout_id)
-        session = self._session
-        session.guard.run("find where to resume", lambda: self.resume_from(-1 if rollout_id is None else rollout_id))
+        self._session.guard.run(
+            "find where to resume", lambda: self.resume_from(-1 if rollout_id is None else int(rollout_id))
+        )
 
-    def __len__(self) -> int:
-        """Length of the wrapped source; in replay mode, as many prompts as the recorded rollouts have groups."""
-        if self._inner is None:
-            return sum(info.n_groups for info in self._session.run.rollouts("train"))
-        return len(self._inner)
+    def __bool__(self) -> bool:
+        """True: a source without a length, or of an empty dataset, is a source."""
+        return True
 
     def __getattr__(self, name: str) -> Any:
         inner = self.__dict__.get("_inner")
@@ -83,11 +91,10 @@ class RecordingDataSource:
     def state(self) -> dict[str, Any] | None:
         """Return the state at the end of a rollout, groups in flight included."""
         with self._lock:
+            in_flight = [*self._session.tracker.in_flight(), *self._again]
             state = capture(self._inner)
-            if state is not None:
-                in_flight = [*self._session.tracker.in_flight(), *self._again]
-                if in_flight:
-                    state["in_flight"] = in_flight
+            if state is not None and in_flight:
+                state["in_flight"] = in_flight
             return state
 
     def put_back(self, state: dict[str, Any]) -> None:
@@ -96,21 +103,15 @@ class RecordingDataSource:
             restore(self._inner, state)
             self._again = deque(state.get("in_flight", ()))
 
-    def move_to_end_of(self, info: RolloutInfo) -> None:
-        """Go to the state in which an adopted rollout left the data source."""
-        recovery = self._session.run.recovery
-        kind = self._session.framework.sample_type
-        self.put_back(recovery.load_state(info.rollout_id, attempt=info.attempt, sample_type=kind))
-
     def resume_from(self, checkpoint: int) -> None:
         """Begin the session at a checkpoint: go to where its rollout ended, and find what may be adopted."""
         session = self._session
-        point = session.begin(self._inner, checkpoint)
-        if point is None or checkpoint < 0:
+        resumes = session.begin(self._inner, checkpoint)
+        if not resumes or checkpoint < 0:
             return
         state = session.run.recovery.load_state(checkpoint, sample_type=session.framework.sample_type)
         if state is None:
-            say("no data source state is recorded for rollout %d; keeping the one of the checkpoint", checkpoint)
+            warn("no data source state is recorded for rollout %d; keeping the one of the checkpoint", checkpoint)
         else:
             self.put_back(state)
             say("the data source is where rollout %d ended", checkpoint)

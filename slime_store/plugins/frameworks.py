@@ -15,9 +15,11 @@ class Framework:
         name: its package.
         types_module: where ``Sample`` is.
         outputs_module: where ``RolloutFnTrainOutput`` and ``RolloutFnEvalOutput`` are.
-        rollout_function_path: its default rollout function.
-        eval_function_path: an eval function that works beside any rollout function.
+        rollout_function_path: its default rollout function, called with (args, rollout_id, data_source, evaluation).
         data_source_path: its default data source.
+        rollout_class_path: its default rollout class, where it has such.
+        trains_only: parts of the paths of rollout functions that cannot evaluate; evals go to the default one.
+        carriers: classes whose presence in a rollout function's module says that it keeps groups in flight.
         group_function: name of the coroutine that generates and rewards one group, in any module that uses it.
     """
 
@@ -25,8 +27,10 @@ class Framework:
     types_module: str
     outputs_module: str
     rollout_function_path: str
-    eval_function_path: str
     data_source_path: str
+    rollout_class_path: str | None = None
+    trains_only: tuple[str, ...] = ()
+    carriers: tuple[str, ...] = ()
     group_function: str = "generate_and_rm_group"
 
     @property
@@ -43,36 +47,25 @@ class Framework:
         """Make its ``RolloutFnEvalOutput``."""
         return importlib.import_module(self.outputs_module).RolloutFnEvalOutput(data=data, metrics=metrics)
 
-    def version(self) -> str | None:
-        """Its version, where it says one."""
-        module = importlib.import_module(self.name)
-        version = getattr(module, "__version__", None)
-        if version is None:
-            from importlib import metadata
-
-            try:
-                version = metadata.version(self.name)
-            except metadata.PackageNotFoundError:
-                return None
-        return str(version)
-
 
 SLIME = Framework(
     name="slime",
     types_module="slime.utils.types",
     outputs_module="slime.rollout.base_types",
     rollout_function_path="slime.rollout.sglang_rollout.generate_rollout",
-    eval_function_path="slime.rollout.sglang_rollout.generate_rollout",
     data_source_path="slime.rollout.data_source.RolloutDataSourceWithBuffer",
+    trains_only=("fully_async",),
+    carriers=("AsyncRolloutWorker",),
 )
 
 MILES = Framework(
     name="miles",
     types_module="miles.utils.types",
     outputs_module="miles.rollout.base_types",
-    rollout_function_path="miles.rollout.inference_rollout.inference_rollout_common.InferenceRolloutFn",
-    eval_function_path="miles.rollout.inference_rollout.inference_rollout_common.InferenceRolloutFn",
+    rollout_function_path="miles.rollout.sglang_rollout.generate_rollout",
     data_source_path="miles.rollout.data_source.RolloutDataSourceWithBuffer",
+    rollout_class_path="miles.rollout.inference_rollout.inference_rollout_common.InferenceRolloutFn",
+    carriers=("AsyncRolloutWorker", "FullyAsyncRolloutFn", "AsyncMultiLoRAWorker"),
 )
 
 

@@ -22,6 +22,7 @@ class Guard:
     def __init__(self, on_error: str) -> None:
         self.errors = 0
         self._raises = on_error == "raise"
+        self._unraised: BaseException | None = None
         self._lock = threading.Lock()
 
     def run(self, what: str, work: Callable[[], T]) -> T | None:
@@ -29,18 +30,36 @@ class Guard:
         try:
             return work()
         except Exception as error:  # also a fault of ours must not stop a training run
-            self.failed(what, error)
+            self._note(what, error)
             if self._raises:
                 raise
             return None
 
     def failed(self, what: str, error: BaseException) -> None:
-        """Count and log a failure."""
+        """Count and log a failure in another thread; with "raise", the next ``check`` raises it."""
+        self._note(what, error)
+        with self._lock:
+            self._unraised = self._unraised or error
+
+    def check(self) -> None:
+        """Raise the first failure of another thread, once; only with "raise"."""
+        with self._lock:
+            error, self._unraised = self._unraised, None
+        if error is not None and self._raises:
+            raise error
+
+    def _note(self, what: str, error: BaseException) -> None:
         with self._lock:
             self.errors += 1
-        log.error("slime_store could not %s (%s: %s); training goes on", what, type(error).__name__, error)
+        outcome = "training stops" if self._raises else "training goes on"
+        log.error("slime_store could not %s (%s: %s); %s", what, type(error).__name__, error, outcome)
 
 
 def say(message: str, *values: Any) -> None:
     """Log one decision in one plain line."""
     log.info("slime_store: " + message, *values)
+
+
+def warn(message: str, *values: Any) -> None:
+    """Log something that the user should know."""
+    log.warning("slime_store: " + message, *values)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from contextvars import ContextVar
 from typing import Any
 
 from slime_store.plugins.tracker import GroupTracker
 
 _ORIGINAL = "__slime_store_original__"
-
-
+_inside: ContextVar[bool] = ContextVar("slime_store_inside_a_group", default=False)
 _active: GroupTracker | None = None
 
 
@@ -26,27 +26,26 @@ def activate(tracker: GroupTracker | None) -> None:
     _active = tracker
 
 
-def intercept(rollout_function: Any, name: str) -> bool:
-    """Wrap the group function in the module of a rollout function, and in every module that took it from there.
+def intercept(name: str) -> bool:
+    """Wrap the group function in every loaded module that has it, its own or imported; again for modules loaded since.
 
     Args:
-        rollout_function: the function or class that is wrapped by the plug-in.
         name: of the group function.
 
     Returns:
-        False when the rollout function's module uses no such function: its groups cannot be journalled.
+        False when no loaded module has such a function: groups cannot be journalled.
     """
-    module = sys.modules.get(getattr(rollout_function, "__module__", ""))
-    original = getattr(module, name, None)
-    if original is None or not inspect.iscoroutinefunction(inspect.unwrap(original)):
-        return False
-    if hasattr(original, _ORIGINAL):
-        return True
-    wrapped = _wrap(original)
-    for user in list(sys.modules.values()):
-        if getattr(user, "__dict__", {}).get(name) is original:
-            setattr(user, name, wrapped)
-    return True
+    wrappers: dict[int, Any] = {}
+    found = False
+    for module in list(sys.modules.values()):
+        original = getattr(module, "__dict__", {}).get(name)
+        if original is None or not inspect.iscoroutinefunction(inspect.unwrap(original)):
+            continue
+        found = True
+        if not hasattr(original, _ORIGINAL):
+            wrapped = wrappers.setdefault(id(original), _wrap(original))
+            setattr(module, name, wrapped)
+    return found
 
 
 def _wrap(original: Any) -> Any:
@@ -55,16 +54,31 @@ def _wrap(original: Any) -> Any:
     @functools.wraps(original)
     async def generate_group(*args: Any, **kwargs: Any) -> Any:
         tracker = _active
+        if tracker is None or _inside.get():
+            return await original(*args, **kwargs)
         bound = signature.bind(*args, **kwargs).arguments
         group = bound.get("group")
-        if tracker is None or group is None or bound.get("evaluation"):
+        if group is None or bound.get("evaluation"):
             return await original(*args, **kwargs)
         stored = tracker.finished_before(group)
         if stored is not None:
+            _tell_of_samples(bound, group)
             return stored
-        result = await original(*args, **kwargs)
-        tracker.finished(result)
+        token = _inside.set(True)  # one group function may call another
+        try:
+            result = await original(*args, **kwargs)
+        finally:
+            _inside.reset(token)
+        tracker.finished(group, result)
         return result
 
     setattr(generate_group, _ORIGINAL, original)
     return generate_group
+
+
+def _tell_of_samples(bound: dict[str, Any], group: list[Any]) -> None:
+    """Say that a served group's samples are done, to a loop that counts samples in flight."""
+    callback = bound.get("sample_done_callback")
+    if callback is not None:
+        for _ in group:
+            callback()

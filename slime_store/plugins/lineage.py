@@ -24,6 +24,8 @@ ARGUMENTS = (
 )  # fmt: skip
 """Arguments that shape what is generated from a checkpoint on, or what is trained from it."""
 
+_SECRETS = ("api_key", "wandb_key", "password", "secret", "auth_token", "access_token")
+
 
 def lineage_of(args: Any, source: Any, ignore: Collection[str] = ()) -> dict[str, Any]:
     """Return the lineage of a session: those of ``ARGUMENTS`` that the framework has, and the dataset's fingerprint."""
@@ -33,6 +35,18 @@ def lineage_of(args: Any, source: Any, ignore: Collection[str] = ()) -> dict[str
     if fingerprint is not None and "dataset" not in ignore:
         lineage["dataset"] = fingerprint
     return lineage
+
+
+def describe_args(args: Any) -> dict[str, Any]:
+    """Return the framework's plain arguments, without those whose name says that they hold a secret."""
+    plain = (bool, int, float, str, type(None))
+    described = {}
+    for name, value in sorted(vars(args).items()):
+        if any(word in name.lower() for word in _SECRETS) or name == "slime_store_url":
+            continue
+        if isinstance(value, plain) or (isinstance(value, (list, tuple)) and all(isinstance(v, plain) for v in value)):
+            described[name] = list(value) if isinstance(value, tuple) else value
+    return described
 
 
 def _plain(value: Any) -> Any:

@@ -6,79 +6,94 @@ import atexit
 import os
 import queue
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from slime_store.plugins.guard import Guard
 from slime_store.plugins.spool import Spool
-from slime_store.store.prepared import PreparedRollout
+from slime_store.store import Run
 from slime_store.types import RolloutInfo
 
 MAX_PENDING = 2
-"""Rollouts that may wait; one more, and the training loop waits for the store."""
+"""Things that may wait to be stored; one more, and the training loop waits for the store."""
+
+
+class Storable(Protocol):
+    """Something that can be stored in a run, of the store or of the spool: a prepared rollout, a note."""
+
+    def store(self, run: Run) -> Any:
+        """Store it."""
+
+
+@dataclass(frozen=True)
+class WeightVersionNote:
+    """The engine's weight version when a rollout began."""
+
+    label: str
+    rollout_id: int
+
+    def __str__(self) -> str:
+        return f"weight version {self.label}"
+
+    def store(self, run: Run) -> None:
+        """Note it in the run."""
+        run.record_weight_version(self.label, metadata={"rollout_id": self.rollout_id})
 
 
 class Recorder:
-    """Stores prepared rollouts in a thread of its own. What the store refuses goes to the spool.
+    """Stores things in a thread of its own. What the store refuses goes to the spool.
 
     Args:
+        run: opens the run; called in the recording thread.
         guard: counts and logs failures.
-        spool: where refused rollouts go.
-        raises: raise the first failure at the next call instead.
+        spool: where refused things go.
     """
 
-    def __init__(self, guard: Guard, spool: Spool, *, raises: bool) -> None:
+    def __init__(self, run: Callable[[], Run], guard: Guard, spool: Spool) -> None:
         self.n_bytes = 0
+        self._run = run
         self._guard = guard
         self._spool = spool
-        self._raises = raises
-        self._failure: BaseException | None = None
-        self._queue: queue.Queue[PreparedRollout] = queue.Queue(MAX_PENDING)
+        self._queue: queue.Queue[Storable] = queue.Queue(MAX_PENDING)
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
+        self._lock = threading.Lock()
 
-    def put(self, prepared: PreparedRollout) -> None:
-        """Queue a rollout; waits while too many are queued.
-
-        Raises:
-            StoreError: with ``raises``, an earlier rollout could not be stored.
-        """
-        self.check()
-        if self._thread is None or self._pid != os.getpid():
-            self._pid = os.getpid()
-            self._thread = threading.Thread(target=self._work, name="slime_store-recorder", daemon=True)
-            self._thread.start()
-            atexit.register(self.flush)  # the last rollout is not lost when the process ends by itself
-        self._queue.put(prepared)
+    def put(self, item: Storable) -> None:
+        """Queue something; waits while too many are queued."""
+        with self._lock:
+            if self._thread is None or self._pid != os.getpid():
+                self._pid, self._queue = os.getpid(), queue.Queue(MAX_PENDING)
+                self._thread = threading.Thread(target=self._work, name="slime_store-recorder", daemon=True)
+                self._thread.start()
+                atexit.register(self.flush)  # the last rollout is not lost when the process ends by itself
+        self._queue.put(item)
 
     def flush(self) -> None:
-        """Wait until every queued rollout is stored, spooled or lost with a log line."""
+        """Wait until everything queued is stored, spooled or lost with a log line."""
         if self._thread is not None and self._pid == os.getpid():
             self._queue.join()
 
-    def check(self) -> None:
-        """Raise an earlier failure, with ``raises``; once."""
-        failure, self._failure = self._failure, None
-        if failure is not None and self._raises:
-            raise failure
-
     def _work(self) -> None:
+        waiting = self._queue
         while True:
-            prepared = self._queue.get()
+            item = waiting.get()
             try:
-                self._store(prepared)
+                self._store(item)
             finally:
-                self._queue.task_done()
+                waiting.task_done()
 
-    def _store(self, prepared: PreparedRollout) -> RolloutInfo | None:
+    def _store(self, item: Storable) -> None:
         try:
-            info = prepared.store()
+            info = item.store(self._run())
         except Exception as error:
-            self._guard.failed(f"record {prepared.what}", error)
-            self._failure = error
+            self._guard.failed(f"record {item}", error)
         else:
-            self.n_bytes = info.n_bytes
-            return info
+            if isinstance(info, RolloutInfo):
+                self.n_bytes = info.n_bytes
+            return
         try:
-            self._spool.keep(prepared)
+            self._spool.keep(item)
         except Exception as error:
-            self._guard.failed(f"spool {prepared.what}, which is lost", error)
-        return None
+            self._guard.failed(f"spool {item}, which is lost", error)

@@ -7,21 +7,24 @@ import threading
 import time
 from typing import Any
 
+from slime_store.config import StoreConfig
 from slime_store.errors import StoreError
 from slime_store.plugins.frameworks import Framework
 from slime_store.plugins.guard import Guard, say
-from slime_store.plugins.lineage import lineage_of
-from slime_store.plugins.recorder import Recorder
+from slime_store.plugins.lineage import describe_args, lineage_of
+from slime_store.plugins.recorder import Recorder, WeightVersionNote
 from slime_store.plugins.settings import PluginSettings
 from slime_store.plugins.spool import Spool
 from slime_store.plugins.tracker import GroupTracker
 from slime_store.store import Run, SampleStore
 from slime_store.store.journal import Journal
-from slime_store.types import ResumePoint, RolloutInfo
+from slime_store.types import RolloutInfo
+
+RETRY_SECONDS = 30.0
+"""After a store could not be opened, how long nobody tries again: a lost server can take minutes to say so."""
 
 _sessions: dict[tuple[int, str, str], PluginSession] = {}
 _lock = threading.Lock()
-_SECRETS = ("api_key", "wandb_key", "password", "secret", "auth_token", "access_token")
 
 
 class PluginSession:
@@ -33,68 +36,126 @@ class PluginSession:
         self.args = args
         self.guard = Guard(settings.on_error)
         self.spool = Spool(settings)
-        self.recorder = Recorder(self.guard, self.spool, raises=settings.on_error == "raise")
+        self.recorder = Recorder(lambda: self.run, self.guard, self.spool)
         self.tracker = GroupTracker(self.guard, carry_over=bool(settings.carry_over))
-        self.tracking: bool | None = None
         self.adoptable: dict[int, RolloutInfo] = {}
+        self.begun = False
+        self.has_generated = False
+        self._weight_version: str | None = None
+        self._stores: list[SampleStore] = []
         self._run: Run | None = None
+        self._replayed: Run | None = None
         self._journal: Journal | None = None
-        self._begun = False
+        self._failure: tuple[float, StoreError] | None = None
+        self._lock = threading.RLock()
+
+    @property
+    def data_source_path(self) -> str:
+        """Path of the data source that is wrapped."""
+        return self.settings.data_source_path or self.framework.data_source_path
 
     @property
     def run(self) -> Run:
-        """The run; opened on first use, and again after a failure.
+        """The run that is recorded; opened on first use, and again some time after a failure.
 
         Raises:
-            StoreError: the store cannot be opened; in replay mode also when the run is not there.
+            StoreError: the store cannot be opened.
         """
-        if self._run is None:
-            replays = self.settings.mode == "replay" and self.settings.replay_run is None
-            store = SampleStore.open(self.settings.url)
-            try:
-                config = None if self.args is None else describe_args(self.args)
-                self._run = store.run(self.settings.run, config=None if replays else config, create=not replays)
-            except StoreError:
-                store.close()
-                raise
-        return self._run
+        with self._lock:
+            if self._run is None:
+                if self._failure is not None and timer() < self._failure[0] + RETRY_SECONDS:
+                    raise self._failure[1]
+                try:
+                    store = SampleStore.open(self.settings.url)
+                    self._stores.append(store)
+                    self._run = store.run(self.settings.run, config=None if self.args is None else describe_args(self.args))
+                except StoreError as error:
+                    self._failure = (timer(), error)
+                    raise
+            return self._run
+
+    @property
+    def replayed(self) -> Run:
+        """The run that replay mode serves; it is only read.
+
+        Raises:
+            RunNotFoundError, StoreNotFoundError: it is not there.
+        """
+        with self._lock:
+            if self._replayed is None:
+                store = SampleStore.open(self.settings.url, read_only=True)
+                self._stores.append(store)
+                self._replayed = store.run(self.settings.replay_run or self.settings.run, create=False)
+            return self._replayed
+
+    @property
+    def n_replayed_groups(self) -> int:
+        """How many groups the recorded train rollouts of the replayed run have: the prompts of replay mode."""
+        return sum(info.n_groups for info in self.replayed.rollouts("train"))
 
     def journal(self) -> Journal | None:
-        """The journal, unless it is switched off."""
+        """The journal, unless it is switched off.
+
+        Raises:
+            StoreError: the store cannot be opened.
+        """
         if self._journal is None and self.settings.journal:
             self._journal = self.run.recovery.journal(on_error=lambda error: self.guard.failed("journal groups", error))
         return self._journal
 
-    def begin(self, source: Any, checkpoint_rollout_id: int | None) -> ResumePoint | None:
-        """The framework loads its checkpoint: note where this session starts, and find what may be adopted."""
-        self._begun = True
-        lineage = lineage_of(self.args, source, self.settings.lineage_ignore)
-        recovery = self.run.recovery
-        recovery.begin_session(checkpoint_rollout_id=checkpoint_rollout_id, lineage=lineage)
-        if self.settings.mode != "resume" or checkpoint_rollout_id is None:
-            return None
+    def flush_journal(self) -> None:
+        """Wait until every finished group so far is in the journal."""
+        if self._journal is not None:
+            self._journal.flush()
+
+    def begin(self, source: Any, checkpoint_rollout_id: int | None) -> bool:
+        """Note where this session starts, and find what may be adopted, unless it has generated already.
+
+        Args:
+            source: the user's data source.
+            checkpoint_rollout_id: the rollout of the checkpoint; -1: from the start; None: not known.
+
+        Returns:
+            Whether the data source is to be put back to where the checkpoint's rollout ended.
+
+        Raises:
+            StoreError: the store cannot be read or written.
+        """
+        ignore = self.settings.lineage_ignore
+        lineage = lineage_of(self.args, source, ignore)
+        if "data_source_path" not in ignore:
+            lineage["data_source_path"] = self.data_source_path
+        self.run.recovery.begin_session(checkpoint_rollout_id=checkpoint_rollout_id, lineage=lineage)
+        if self.settings.mode == "resume" and checkpoint_rollout_id is not None and not self.has_generated:
+            self._find_adoptable(checkpoint_rollout_id, lineage)
+            self.begun = True
+            return True
+        self.begun = True
+        return False
+
+    def _find_adoptable(self, checkpoint: int, lineage: dict[str, Any]) -> None:
         point = self.run.resume(
-            checkpoint_rollout_id=checkpoint_rollout_id,
+            checkpoint_rollout_id=checkpoint,
             lineage=lineage,
             max_adopted=self.settings.max_adopted,
             sample_type=self.framework.sample_type,
         )
         self.adoptable = {info.rollout_id: info for info in point.complete}
-        self.tracker.serve_later(point.journalled_groups)
-        last = point.next_rollout_id - 1
+        self.tracker.take_over(point.journalled_groups)
         if point.complete:
-            say("rollouts %d to %d are recorded and are not generated again", checkpoint_rollout_id + 1, last)
+            last = point.next_rollout_id - 1
+            say("rollouts %d to %d are recorded and are not generated again", checkpoint + 1, last)
         if point.refused:
             say("generating from rollout %d on: %s", point.next_rollout_id, point.refused)
-        n = len(point.journalled_groups)
-        if n:
-            say("%d finished groups of rollout %d are served from the journal", n, point.next_rollout_id)
-        return point
+        if point.journalled_groups:
+            n, number = len(point.journalled_groups), point.next_rollout_id
+            say("%d groups were finished when rollout %d was interrupted; they are not generated again", n, number)
 
-    @property
-    def begun(self) -> bool:
-        """Whether ``begin`` was called."""
-        return self._begun
+    def note_weight_version(self, label: Any, rollout_id: int) -> None:
+        """Record the engine's weight version, when it is a new one."""
+        if label is not None and str(label) != self._weight_version:
+            self._weight_version = str(label)
+            self.recorder.put(WeightVersionNote(str(label), rollout_id))
 
     def metrics(self, seconds: float, **counts: float) -> dict[str, float]:
         """Return the counters that appear among the rollout's metrics."""
@@ -102,9 +163,23 @@ class PluginSession:
             "store/record_seconds": seconds,
             "store/bytes": self.recorder.n_bytes,
             "store/errors": self.guard.errors,
-            "store/spooled": self.spool.n_rollouts,
+            "store/spooled": self.spool.n_kept,
             **{f"store/{name}": value for name, value in counts.items()},
         }
+
+    def flush(self) -> None:
+        """Wait until everything handed over so far is stored."""
+        self.recorder.flush()
+        self.flush_journal()
+
+    def close(self) -> None:
+        """Finish everything and let go of the stores."""
+        self.flush()
+        if self._journal is not None:
+            self._journal.close()
+        self.spool.close()
+        for store in self._stores:
+            store.close()
 
 
 def session_of(args: Any, framework: Framework) -> PluginSession:
@@ -119,7 +194,7 @@ def session_of(args: Any, framework: Framework) -> PluginSession:
         session = _sessions.get(key)
         if session is None or session.settings != settings:
             session = _sessions[key] = PluginSession(settings, framework, args)
-            say("%s run %r in %s", settings.mode, settings.run, _shown(settings.url))
+            say("%s run %r in %s", settings.mode, settings.run, StoreConfig.parse(settings.url).display_url)
     return session
 
 
@@ -129,29 +204,9 @@ def forget_sessions() -> None:
         sessions = list(_sessions.values())
         _sessions.clear()
     for session in sessions:
-        session.recorder.flush()
-        if session._journal is not None:
-            session._journal.close()
-
-
-def describe_args(args: Any) -> dict[str, Any]:
-    """Return the framework's plain arguments, without those whose name says that they hold a secret."""
-    plain = (bool, int, float, str, type(None))
-    described = {}
-    for name, value in sorted(vars(args).items()):
-        if any(word in name.lower() for word in _SECRETS) or name == "slime_store_url":
-            continue
-        if isinstance(value, plain) or (isinstance(value, (list, tuple)) and all(isinstance(v, plain) for v in value)):
-            described[name] = list(value) if isinstance(value, tuple) else value
-    return described
+        session.close()
 
 
 def timer() -> float:
     """Seconds of a clock that only goes forward."""
     return time.perf_counter()
-
-
-def _shown(url: str) -> str:
-    from slime_store.config import StoreConfig
-
-    return StoreConfig.parse(url).display_url

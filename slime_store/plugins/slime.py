@@ -9,11 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from slime_store.plugins.data_source import RecordingDataSource
-from slime_store.plugins.frameworks import SLIME, load_object
-from slime_store.plugins.rollout import eval_rollout, train_rollout
-from slime_store.plugins.session import session_of
-
-_NO_EVAL = "fully_async"
+from slime_store.plugins.frameworks import SLIME
+from slime_store.plugins.rollout import plain_rollout
 
 
 def generate_rollout(args: Any, rollout_id: int, data_source: Any, evaluation: bool = False) -> Any:
@@ -33,18 +30,7 @@ def generate_rollout(args: Any, rollout_id: int, data_source: Any, evaluation: b
         RolloutNotFoundError: in replay mode, the rollout is not recorded.
         StoreError: only with ``slime_store_on_error: raise``.
     """
-    session = session_of(args, SLIME)
-    path = session.settings.rollout_function_path or SLIME.rollout_function_path
-    if evaluation:
-        path = session.settings.eval_function_path or (SLIME.eval_function_path if _NO_EVAL in path else path)
-    wrapped: Any = None if session.settings.mode == "replay" else load_object(path)
-
-    def generate() -> Any:
-        return wrapped(args, rollout_id, data_source, evaluation=evaluation)
-
-    if evaluation:
-        return eval_rollout(session, rollout_id, generate)
-    return train_rollout(session, wrapped, rollout_id, data_source, generate)
+    return plain_rollout(SLIME, args, rollout_id, data_source, evaluation)
 
 
 class StoreDataSource(RecordingDataSource):
@@ -56,3 +42,7 @@ class StoreDataSource(RecordingDataSource):
 
     def __init__(self, args: Any) -> None:
         super().__init__(args, SLIME)
+
+    def __len__(self) -> int:
+        """Length of the wrapped source; in replay mode, as many prompts as the recorded rollouts have groups."""
+        return len(self._inner) if self._inner is not None else self._session.n_replayed_groups

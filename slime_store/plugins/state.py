@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from typing import Any
+
+from slime_store.mapping.snapshot import snapshot
 
 _COUNTERS = ("sample_offset", "epoch_id", "sample_group_index", "sample_index", "metadata")
 
@@ -12,16 +15,17 @@ def capture(source: Any) -> dict[str, Any] | None:
     """Return the state of a data source, its buffer included; None for a class that shows none.
 
     A class with ``state_dict`` and ``load_state_dict`` says its state itself; of others, the counters and the buffer of
-    slime's and miles's own data sources are taken. The samples in it are the data source's own, not copies.
+    slime's and miles's own data sources are taken, as a snapshot.
     """
     if hasattr(source, "state_dict") and hasattr(source, "load_state_dict"):
-        return {"custom": source.state_dict()}
+        return {"custom": snapshot(source.state_dict())}
     state = {name: getattr(source, name) for name in _COUNTERS if hasattr(source, name)}
     if not state:
         return None
     if isinstance(getattr(source, "buffer", None), list):
-        state["buffer"] = list(source.buffer)
-    return state
+        state["buffer"] = source.buffer
+    copied: dict[str, Any] = snapshot(state)
+    return copied
 
 
 def restore(source: Any, state: dict[str, Any]) -> None:
@@ -35,23 +39,8 @@ def restore(source: Any, state: dict[str, Any]) -> None:
     if "buffer" in state and isinstance(getattr(source, "buffer", None), list):
         source.buffer[:] = state["buffer"]
     dataset = getattr(source, "dataset", None)
-    if dataset is not None and getattr(source.args, "rollout_shuffle", False):
+    if dataset is not None and getattr(getattr(source, "args", None), "rollout_shuffle", False):
         dataset.shuffle(source.epoch_id)
-
-
-def clone(group: list[Any]) -> list[Any]:
-    """Copy a group as it is handed out. Generation appends to lists and sets keys, and leaves images alone."""
-    copies = []
-    for sample in group:
-        if isinstance(sample, list):
-            copies.append(clone(sample))
-            continue
-        copy = object.__new__(type(sample))
-        copy.__dict__.update(
-            {k: v.copy() if type(v) in (list, dict) else v for k, v in sample.__dict__.items()},
-        )
-        copies.append(copy)
-    return copies
 
 
 def dataset_fingerprint(source: Any) -> str | None:
@@ -74,7 +63,10 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def group_index_of(group: Any) -> int | None:
-    """Return the group index that a group's samples carry."""
+    """Return the group index that a group's samples carry; None where there is none, or none that is a number."""
     samples = leaves(group)
-    index = samples[0].group_index if samples else None
-    return int(index) if index is not None else None
+    index = getattr(samples[0], "group_index", None) if samples else None
+    try:
+        return None if isinstance(index, bool) else operator.index(index)  # type: ignore[arg-type]
+    except TypeError:
+        return None

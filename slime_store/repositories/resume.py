@@ -110,7 +110,10 @@ class ResumeRepository:
         return self._connection.execute(query).scalar()
 
     def journal(self) -> list[Row[Any]]:
-        """Return (pk, rollout_id, nesting, layouts, group_index) of the journalled groups, oldest first."""
+        """Return the journalled groups, oldest first.
+
+        Columns: pk, rollout_id, nesting, layouts, group_index, session_pk, lineage (document) of that session.
+        """
         query = (
             select(
                 RolloutRow.id.label("pk"),
@@ -118,8 +121,11 @@ class ResumeRepository:
                 RolloutRow.nesting,
                 RolloutRow.layouts,
                 SampleGroupRow.group_index,
+                RolloutRow.session_pk,
+                SessionRow.lineage,
             )
             .join(SampleGroupRow, SampleGroupRow.rollout_pk == RolloutRow.id)
+            .join(SessionRow, SessionRow.id == RolloutRow.session_pk)
             .where(RolloutRow.run_pk == self._run_pk, RolloutRow.kind == JOURNAL)
             .order_by(RolloutRow.id)
         )

@@ -9,9 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from slime_store.errors import StoreError
 from slime_store.mapping.encode import RolloutEncoder
-from slime_store.mapping.encoded import EncodedRollout
+from slime_store.mapping.snapshot import snapshot
 from slime_store.store.handle import StoreHandle
 from slime_store.store.recording import RecordRequest, write_rollouts
 from slime_store.store.sessions import utc_now
@@ -33,33 +32,30 @@ class Journal:
     """
 
     def __init__(
-        self, handle: StoreHandle, run: str, run_pk: int, on_error: Callable[[StoreError], None] | None = None
+        self, handle: StoreHandle, run: str, run_pk: int, on_error: Callable[[Exception], None] | None = None
     ) -> None:
         self._handle = handle
         self._run = run
         self._run_pk = run_pk
         self._on_error = on_error or _log_error
-        self._queue: queue.Queue[tuple[int, EncodedRollout] | None] = queue.Queue()
+        self._queue: queue.Queue[tuple[int, Any] | None] = queue.Queue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
-    def put(self, rollout_id: int, group: Any, *, strict: bool = False) -> None:
+    def put(self, rollout_id: int, group: Any) -> None:
         """Queue one finished group: a list of samples, or of lists of samples where executions were split.
 
-        The group is encoded before this returns, so that it may be changed afterwards; that costs about 0.1 us a token
-        and field, and no disk access.
-
-        Raises:
-            UnsupportedValueError: with ``strict``, a value cannot be kept exactly.
+        A snapshot is taken before this returns, so that the group may be changed afterwards; encoding and writing are
+        the journal's own thread's. What cannot be kept exactly is stored as a placeholder.
         """
-        encoded = RolloutEncoder(strict=strict, copy=True).group(group)
+        taken = snapshot(group)
         with self._lock:
             if self._thread is None or self._pid != os.getpid():
                 self._pid, self._queue = os.getpid(), queue.Queue()
                 self._thread = threading.Thread(target=self._work, name="slime_store-journal", daemon=True)
                 self._thread.start()
-            self._queue.put((rollout_id, encoded))
+            self._queue.put((rollout_id, taken))
 
     def flush(self) -> None:
         """Wait until every group given so far is on disk or has failed."""
@@ -93,14 +89,22 @@ class Journal:
             if len(groups) < len(batch):
                 return
 
-    def _write(self, groups: list[tuple[int, EncodedRollout]]) -> None:
-        now = utc_now()
-        requests = [RecordRequest(self._run, self._run_pk, number, "new_attempt", now) for number, _ in groups]
+    def _write(self, groups: list[tuple[int, Any]]) -> None:
+        now, writable = utc_now(), []
+        for number, group in groups:
+            try:
+                encoded = RolloutEncoder(strict=False).group(group)
+            except Exception as error:  # this group's own fault: the others are written
+                self._on_error(error)
+            else:
+                writable.append((RecordRequest(self._run, self._run_pk, number, "new_attempt", now), encoded))
+        if not writable:
+            return
         try:
-            write_rollouts(self._handle, [(r, g) for r, (_, g) in zip(requests, groups, strict=True)])
-        except StoreError as error:
+            write_rollouts(self._handle, writable)
+        except Exception as error:  # whatever it is, the thread goes on: ``flush`` waits for it
             self._on_error(error)
 
 
-def _log_error(error: StoreError) -> None:
+def _log_error(error: Exception) -> None:
     _log.error("journalling a group failed: %s", error)

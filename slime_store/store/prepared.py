@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
+from slime_store.errors import UnsupportedValueError
+from slime_store.mapping.encode import RolloutEncoder, as_eval, as_train
 from slime_store.mapping.encoded import EncodedRollout
-from slime_store.store.handle import StoreHandle
-from slime_store.store.recording import RecordRequest, write_rollout
+from slime_store.mapping.text import searchable
+from slime_store.store.collection import paused
+from slime_store.store.infos import rollout_number
+from slime_store.store.recording import JournalClearing, OnConflict, RecordRequest, write_rollout
+from slime_store.store.sessions import utc_now
 from slime_store.types import RolloutInfo
 
 if TYPE_CHECKING:
@@ -16,24 +22,78 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreparedRollout:
-    """A snapshot of a rollout, made by ``Run.prepare_train`` or ``prepare_eval``. Later changes do not reach it."""
+    """A snapshot of a rollout, made by ``prepare_train`` or ``prepare_eval``. Later changes do not reach it."""
 
-    _handle: StoreHandle
-    _request: RecordRequest
+    rollout_id: int
     _rollout: EncodedRollout
+    _on_conflict: OnConflict
+    _started_at: datetime
+    _weight_version: str | None = None
+    _clear_journal: JournalClearing | None = None
 
-    @property
-    def what(self) -> str:
-        """What it is, for messages."""
-        return f"{self._rollout.kind} rollout {self._request.rollout_id} of run {self._request.run!r}"
+    def __str__(self) -> str:
+        return f"{self._rollout.kind} rollout {self.rollout_id}"
 
-    def store(self, run: Run | None = None) -> RolloutInfo:
-        """Store it, in the run that prepared it or in another one; may be called again after a failure.
+    def store(self, run: Run) -> RolloutInfo:
+        """Store it; may be called again after a failure, also with a run of another store.
 
         Raises:
             RolloutExistsError, DatabaseError: as for ``Run.record_train``.
         """
-        if run is None:
-            return write_rollout(self._handle, self._request, self._rollout)
-        request = replace(self._request, run=run.name, run_pk=run._pk, clear_journal=None)
+        request = RecordRequest(
+            run.name,
+            run._pk,
+            self.rollout_id,
+            self._on_conflict,
+            self._started_at,
+            self._weight_version,
+            self._clear_journal,
+        )
         return write_rollout(run._handle, request, self._rollout)
+
+
+def prepare_train(
+    rollout_id: int,
+    output: Any,
+    *,
+    state: Any = None,
+    on_conflict: OnConflict = "new_attempt",
+    strict: bool = True,
+    clear_journal: JournalClearing | None = None,
+) -> PreparedRollout:
+    """Take a snapshot of a train rollout; no store is needed for it.
+
+    Args:
+        rollout_id: as for ``Run.record_train``, like ``output``, ``state``, ``on_conflict`` and ``strict``.
+        output: see there.
+        state: see there.
+        on_conflict: see there.
+        strict: see there.
+        clear_journal: which journalled groups it makes needless; None: leave the journal alone.
+
+    Raises:
+        UnsupportedValueError: with ``strict``, a value cannot be kept exactly.
+    """
+    samples, metrics = as_train(output)
+    with paused():
+        encoded = RolloutEncoder(strict=strict, copy=True).train(samples, metrics, state)
+    number = rollout_number(rollout_id)
+    return PreparedRollout(number, encoded, on_conflict, utc_now(), _clear_journal=clear_journal)
+
+
+def prepare_eval(
+    rollout_id: int,
+    output: Any,
+    *,
+    weight_version: str | None = None,
+    on_conflict: OnConflict = "new_attempt",
+    strict: bool = True,
+) -> PreparedRollout:
+    """Take a snapshot of an eval; arguments and errors as for ``Run.record_eval``."""
+    data, metrics = as_eval(output)
+    if not isinstance(data, dict):
+        raise UnsupportedValueError("data", f"expected a dict of eval datasets, found {type(data).__name__}")
+    with paused():
+        encoded = RolloutEncoder(strict=strict, copy=True).evaluation(data, metrics)
+    label = None if weight_version is None else searchable(str(weight_version))
+    return PreparedRollout(rollout_number(rollout_id), encoded, on_conflict, utc_now(), label)

@@ -32,12 +32,23 @@ OnConflict = Literal["new_attempt", "replace", "error"]
 
 
 @dataclass(frozen=True)
-class RecordRequest:
-    """What is to be recorded, beside the rollout itself.
+class JournalClearing:
+    """Which journalled groups a rollout makes needless, beside those of earlier sessions that nobody keeps.
 
-    ``clear_journal`` says which journalled groups the rollout supersedes: those of "rollout" ids up to its own, those
-    of the same "groups" (by group index), or none.
+    Attributes:
+        whole: those of its own rollout id and of earlier ones.
+        groups: those with these group indexes.
+        keep: group indexes that are still wanted of earlier sessions' groups.
     """
+
+    whole: bool = False
+    groups: frozenset[int] = frozenset()
+    keep: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class RecordRequest:
+    """What is to be recorded, beside the rollout itself; ``clear_journal`` is applied in the same transaction."""
 
     run: str
     run_pk: int
@@ -45,7 +56,7 @@ class RecordRequest:
     on_conflict: OnConflict
     started_at: datetime
     weight_version: str | None = None
-    clear_journal: Literal["rollout", "groups"] | None = None
+    clear_journal: JournalClearing | None = None
 
 
 def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedRollout) -> RolloutInfo:
@@ -170,20 +181,22 @@ class _Recording:
         if replaced:
             self._delete(replaced)
         if request.clear_journal is not None:
-            self._delete(self._superseded(rollout))
+            self._delete(self._superseded(request.clear_journal))
         return rollout_info(self._rollouts.info(pk))
 
     def _delete(self, pks: list[int]) -> None:
         if pks:
             self.files_to_remove += delete_rollouts(self._connection, self._rollouts, self._blobs, pks)
 
-    def _superseded(self, rollout: EncodedRollout) -> list[int]:
+    def _superseded(self, clearing: JournalClearing) -> list[int]:
         """Keys of the journalled groups that this rollout makes needless."""
-        journal = ResumeRepository(self._connection, self._request.run_pk).journal()
-        if self._request.clear_journal == "rollout":
-            return [row.pk for row in journal if row.rollout_id <= self._request.rollout_id]
-        recorded = {index for _, index in rollout.groups if index is not None}
-        return [row.pk for row in journal if row.group_index in recorded]
+        return [
+            row.pk
+            for row in ResumeRepository(self._connection, self._request.run_pk).journal()
+            if (clearing.whole and row.rollout_id <= self._request.rollout_id)
+            or row.group_index in clearing.groups
+            or (row.session_pk != self._session_pk and row.group_index not in clearing.keep)
+        ]
 
     def _versions(self, rollout: EncodedRollout) -> dict[str, int]:
         labels = [label for sample in rollout.samples for label, _ in sample.versions]

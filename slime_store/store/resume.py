@@ -44,7 +44,16 @@ def resume_point(
             checkpoint_rollout_id=checkpoint,
             next_rollout_id=next_rollout_id,
             complete=tuple(rollout_info(rollouts.info(row.pk)) for row in adoptable),
-            journalled_groups=_journalled_groups(handle, connection, repository, sample_type),
+            journalled_groups=_journalled_groups(
+                handle,
+                connection,
+                [
+                    row
+                    for row in repository.journal()
+                    if not _changed(row.lineage, lineage) and (refused is None or row.rollout_id <= next_rollout_id)
+                ],
+                sample_type,
+            ),
             state=state,
             buffer=buffer if isinstance(buffer, list) else [],
             refused=refused,
@@ -71,13 +80,19 @@ def adoptable_rows(
             return chain, f"{what} was recorded without the data source's state"
         if chain and row.session < chain[-1].session:
             return chain, f"{what} is from session {row.session}, before rollout {expected - 1} was made anew"
-        theirs = decode_inline(row.lineage) if row.lineage is not None else None
-        if lineage is not None and theirs is not None:
-            changed = [key for key in lineage if key in theirs and theirs[key] != lineage[key]]
-            if changed:
-                return chain, f"{what} was generated with another {', '.join(sorted(changed)[:5])}"
+        changed = _changed(row.lineage, lineage)
+        if changed:
+            return chain, f"{what} was generated with another {', '.join(changed[:5])}"
         chain.append(row)
     return chain, None
+
+
+def _changed(theirs: str | None, ours: dict[str, Any] | None) -> list[str]:
+    """Return the keys in which two lineages differ, of those that both have."""
+    if theirs is None or ours is None:
+        return []
+    other = decode_inline(theirs)
+    return sorted(key for key in ours if key in other and other[key] != ours[key])
 
 
 def load_state(
@@ -94,12 +109,12 @@ def _decoder(handle: StoreHandle, connection: Connection, sample_type: type[Any]
 
 
 def _journalled_groups(
-    handle: StoreHandle, connection: Connection, repository: ResumeRepository, sample_type: type[Any]
+    handle: StoreHandle, connection: Connection, rows: list[Row[Any]], sample_type: type[Any]
 ) -> list[Any]:
     groups = []
     blobs = handle.blobs(connection)
     decoder = _decoder(handle, connection, sample_type)
-    for row in repository.journal():
+    for row in rows:
         stored = SampleRepository(connection, row.pk).read(layouts_of(row.layouts), blobs)
         groups += nest(row.nesting, decoder.samples(stored))
     return groups
