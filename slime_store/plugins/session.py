@@ -68,7 +68,9 @@ class PluginSession:
                 try:
                     store = SampleStore.open(self.settings.url)
                     self._stores.append(store)
-                    self._run = store.run(self.settings.run, config=None if self.args is None else describe_args(self.args))
+                    self._run = store.run(
+                        self.settings.run, config=None if self.args is None else describe_args(self.args)
+                    )
                 except StoreError as error:
                     self._failure = (timer(), error)
                     raise
