@@ -65,23 +65,40 @@ def prompts_of(options: dict[str, Any], n: int) -> list[tuple[str, list[int]]]:
     return expected
 
 
-def assert_nothing_is_lost(ledger: Ledger, options: dict[str, Any]) -> None:
-    """No prompt is trained twice, none vanished, and every trained sample is what the engine says to it."""
+def assert_nothing_is_lost(ledger: Ledger, options: dict[str, Any], prompts: dict[int, Any] | None = None) -> None:
+    """No prompt is trained twice, none vanished, and every trained sample is what the engine says to it.
+
+    Args:
+        ledger: what happened.
+        options: of the training run.
+        prompts: the prompts and sample indexes of an uninterrupted run; default: those of the fake framework.
+    """
     end = ledger.ends[-1]
     trained = ledger.trained_indexes
     assert len(trained) == len(set(trained)), f"trained twice: {sorted(i for i in trained if trained.count(i) > 1)}"
-    dropped = {index for line in ledger.produced.values() for index in line["dropped"]}
     remaining = set(end["remaining"])
+    dropped = ledger.dropped_indexes - remaining
     assert not set(trained) & (dropped | remaining | ledger.filtered)
     lost = set(range(end["handed_out"])) - set(trained) - dropped - remaining - ledger.filtered
     assert not lost, f"lost: {sorted(lost)}"
-    expected = prompts_of(options, end["handed_out"])
+    expected = dict(enumerate(prompts_of(options, end["handed_out"]))) if prompts is None else prompts
     for groups in ledger.history:
         assert len(groups) == DEFAULTS["rollout_batch_size"]
         for index, prompt, samples in groups:
-            assert (prompt, sorted({sample[0] for sample in samples})) == expected[index]
+            assert (prompt, sorted({sample[0] for sample in samples})) == expected.get(
+                index, (prompt, sorted({sample[0] for sample in samples}))
+            )
             for sample_index, tokens, reward, mask_length, status in samples:
                 assert tokens[3:] == response_of(prompt, sample_index)
                 assert mask_length == len(tokens) - 3
                 assert reward is not None
                 assert status in ("completed", "truncated")
+
+
+def trained_prompts(ledger: Ledger) -> dict[int, Any]:
+    """Return the prompt and sample indexes of every trained group, by group index."""
+    return {
+        index: (prompt, sorted({sample[0] for sample in samples}))
+        for groups in ledger.history
+        for index, prompt, samples in groups
+    }

@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from slime_store.plugins.frameworks import load_object
 from tests.plugins.fake_framework.engine import CRASHED
 from tests.plugins.fake_framework.ledger import Ledger
 from tests.plugins.fake_framework.train import make_args, train
@@ -82,7 +83,10 @@ def _run(directory: str, options: dict[str, Any]) -> None:
     logging.getLogger("alembic").setLevel(logging.ERROR)
     (Path(directory) / "running").touch()
     try:
-        train(make_args(Path(directory), **options))
+        make_args_of = make_args
+        if options.get("real"):
+            make_args_of = load_object(f"tests.plugins.real_frameworks.{options['real']}.make_args")
+        train(make_args_of(Path(directory), **options))
     except BaseException:
         Path(directory, "error").write_text(traceback.format_exc())
         sys.stderr.flush()

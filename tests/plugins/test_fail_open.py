@@ -105,7 +105,9 @@ def test_a_full_disk_leads_to_the_spool_and_the_store_is_used_again_when_there_i
         assert [info.rollout_id for info in store.run("run", create=False).rollouts()] == [0, 2]
 
 
-@pytest.mark.parametrize("error", [StoreFullError("record a rollout", "no space left"), OSError("gone"), RuntimeError("a fault of ours")])
+@pytest.mark.parametrize(
+    "error", [StoreFullError("record a rollout", "no space left"), OSError("gone"), RuntimeError("a fault of ours")]
+)
 def test_an_error_inside_the_journal_costs_the_journal_only(
     error: Exception, args: Args, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

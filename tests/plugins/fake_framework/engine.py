@@ -12,8 +12,6 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-from slime_store.types import Sample
-
 MAX_TOKENS = 8
 CRASHED = 9
 """Exit code of a process that was made to crash."""
@@ -55,7 +53,8 @@ def is_kept(rewards: list[float]) -> bool:
     return any(rewards)
 
 
-async def generate(args: Namespace, sample: Sample) -> Sample | list[Sample]:
+async def generate(args: Namespace, sample: Any, is_aborted: Callable[[], bool] = lambda: engine.aborted) -> Any:
+    """Go on with a sample, of any framework's class, until it is whole or the engine is told to abort."""
     tokens = response_of(str(sample.prompt), int(sample.index or 0))
     if not sample.tokens:
         sample.tokens = [1, 2, 3]
@@ -63,8 +62,8 @@ async def generate(args: Namespace, sample: Sample) -> Sample | list[Sample]:
     sample.rollout_log_probs = sample.rollout_log_probs or []
     while sample.response_length < len(tokens):
         await asyncio.sleep(args.token_seconds)
-        if engine.aborted:
-            sample.status = Sample.Status.ABORTED
+        if is_aborted():
+            sample.status = type(sample).Status.ABORTED
             return sample
         engine.count()
         sample.tokens.append(tokens[sample.response_length])
@@ -74,14 +73,15 @@ async def generate(args: Namespace, sample: Sample) -> Sample | list[Sample]:
         sample.response_length += 1
         sample.metadata.setdefault("turns", []).append(sample.response_length)
     sample.weight_versions.append("1")
-    sample.status = Sample.Status.TRUNCATED if len(tokens) == MAX_TOKENS else Sample.Status.COMPLETED
+    status = type(sample).Status
+    sample.status = status.TRUNCATED if len(tokens) == MAX_TOKENS else status.COMPLETED
     return _split(sample) if args.fan_out else sample
 
 
-def _split(sample: Sample) -> list[Sample]:
+def _split(sample: Any) -> list[Any]:
     parts: list[Any] = []
     for part in ("first", "rest"):
-        twin = Sample.from_dict(sample.to_dict())
+        twin = type(sample).from_dict(sample.to_dict())
         twin.rollout_id, twin.metadata = sample.index, {**sample.metadata, "part": part}
         parts.append(twin)
     return parts

@@ -31,6 +31,11 @@ def note_produced(args: Namespace, rollout_id: int, kept: list[Any], dropped: li
     _append(args, line)
 
 
+def note_finished(args: Namespace, rollout_id: int, groups: list[Any]) -> None:
+    """A rollout function is about to return some of these; it does not say which."""
+    _append(args, {"finished": rollout_id, "groups": indexes(groups)})
+
+
 def note_filtered(args: Namespace, group: list[Any]) -> None:
     _append(args, {"filtered": indexes([group])[0]})
 
@@ -62,7 +67,8 @@ class Ledger:
         lines = [json.loads(line) for line in (directory / "ledger.jsonl").read_text().splitlines()]
         self.trained = {line["trained"]: line["groups"] for line in lines if "trained" in line}
         self.metrics = [line["metrics"] for line in lines if "trained" in line]
-        self.produced = {line["produced"]: line for line in lines if "produced" in line}
+        self.produced = {line["produced"]: line["dropped"] for line in lines if "produced" in line}
+        self.finished = {line["finished"]: line["groups"] for line in lines if "finished" in line}
         self.filtered = {line["filtered"] for line in lines if "filtered" in line}
         self.ends = [line["end"] for line in lines if "end" in line]
 
@@ -74,6 +80,13 @@ class Ledger:
     @property
     def trained_indexes(self) -> list[int]:
         return [group[0] for groups in self.history for group in groups]
+
+    @property
+    def dropped_indexes(self) -> set[int]:
+        """Groups that the loop itself threw away, when each rollout was made for the last time."""
+        trained = set(self.trained_indexes)
+        unused = {index for groups in self.finished.values() for index in groups if index not in trained}
+        return unused | {index for groups in self.produced.values() for index in groups}
 
     @property
     def n_generated(self) -> int:

@@ -11,7 +11,7 @@ from slime_store.plugins.frameworks import load_object
 from slime_store.plugins.session import forget_sessions, session_of
 from tests.plugins.fake_framework import fully_async
 from tests.plugins.fake_framework.engine import engine
-from tests.plugins.fake_framework.ledger import note_end, note_trained
+from tests.plugins.fake_framework.ledger import indexes, note_end, note_trained
 from tests.plugins.fake_framework.plugin import FAKE, HERE
 
 DEFAULTS: dict[str, Any] = {
@@ -36,6 +36,7 @@ DEFAULTS: dict[str, Any] = {
     "token_seconds": 0.0,
     "crash": {},
     "settle": False,
+    "real": None,
     "lr": 1.0,
     "slime_store_run": "run",
     "slime_store_mode": "resume",
@@ -52,22 +53,33 @@ def make_args(directory: Path, **options: Any) -> Namespace:
 def train(args: Namespace) -> None:
     """Train from the last checkpoint on, or crash on the way."""
     Path(args.save).mkdir(parents=True, exist_ok=True)
-    with_store = args.source == DEFAULTS["source"]
     engine.crash_at_token = args.crash.get("token")
-    if args.settle and with_store:
+    if args.settle and _has_store(args):
         engine.before_crash = lambda: session_of(args, FAKE).flush()
     source = load_object(args.source)(args)
     checkpoint = last_checkpoint(args)
     source.load(checkpoint)
     _loop(args, source, checkpoint + 1)
+    note_end(args, n_generated=engine.n_generated, **_what_is_left(args, source))
+    if _has_store(args):
+        forget_sessions()
+
+
+def _what_is_left(args: Namespace, source: Any) -> dict[str, Any]:
+    """Return how many groups were handed out, and which of them are not trained yet."""
+    if args.real:  # its loop keeps them where only the plug-in finds them
+        with source._lock:
+            state = source.state()
+        left = [*state.get("in_flight", ()), *state.get("buffer", ())]
+        return {"remaining": indexes(left), "handed_out": state["sample_group_index"]}
     under_way = fully_async.still_under_way()
     inner = getattr(source, "_inner", source)
-    again = [group[0].group_index for group in getattr(source, "_again", ())]
-    buffer = [group[0].group_index for group in getattr(inner, "buffer", ())]
-    handed_out = getattr(inner, "sample_group_index", None)
-    if with_store:
-        forget_sessions()
-    note_end(args, n_generated=engine.n_generated, remaining=under_way + again + buffer, handed_out=handed_out)
+    left = [*getattr(source, "_again", ()), *getattr(inner, "buffer", ())]
+    return {"remaining": under_way + indexes(left), "handed_out": getattr(inner, "sample_group_index", None)}
+
+
+def _has_store(args: Namespace) -> bool:
+    return str(args.source).rpartition(".")[2].startswith("Store")
 
 
 def last_checkpoint(args: Namespace) -> int:
@@ -79,6 +91,7 @@ def _loop(args: Namespace, source: Any, start: int) -> None:
     rollout = load_object(args.function)
 
     def generate(number: int) -> Any:
+        args.rollout_id = number
         output = rollout(args, number, source)
         _crash_here(args, "after rollout", number)
         return output
@@ -89,7 +102,7 @@ def _loop(args: Namespace, source: Any, start: int) -> None:
         if args.loop == "async" and number + 1 < args.n_rollouts:
             early = generate(number + 1)  # the manager works its calls off in this order: before the save below
         note_trained(args, number, getattr(output, "samples", output), getattr(output, "metrics", None))
-        if args.source == DEFAULTS["source"]:
+        if _has_store(args):
             session_of(args, FAKE).recorder.flush()  # real training takes longer than storing what it trains on
         if (number + 1) % args.save_interval == 0:
             (Path(args.save) / "latest.json").write_text(json.dumps(number))
