@@ -275,3 +275,14 @@ class InvalidUrlError(StoreError, ValueError):
 
     def __str__(self) -> str:
         return f"{self.url!r} is not a store: {self.reason}; use a path, sqlite:///PATH or postgresql+psycopg://HOST/DB"
+
+
+class SettingsError(StoreError, ValueError):
+    """A setting of the plug-in is missing, unknown or makes no sense."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(key, reason)
+        self.key, self.reason = key, reason
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.reason}"

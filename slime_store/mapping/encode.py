@@ -56,6 +56,12 @@ class RolloutEncoder:
         rollout.groups = [(group, _shared_group_index(flat, group)) for group in flat.groups]
         return self._finish(rollout, metrics, state)
 
+    def group(self, group: Any) -> EncodedRollout:
+        """Encode one finished group of a train rollout that is under way, for the journal."""
+        rollout = self.train([group], None)
+        rollout.kind = "journal"
+        return rollout
+
     def evaluation(self, data: Any, metrics: Any, state: Any = None) -> EncodedRollout:
         """Encode what an eval returned: dataset name -> dict with "samples" and anything else.
 

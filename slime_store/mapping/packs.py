@@ -60,9 +60,8 @@ class Pack:
         return json.dumps(body, separators=(",", ":"))
 
     def encode(self) -> EncodedArray:
-        """Join, narrow and compress the values. Releases them: a pack is encoded once."""
+        """Join, narrow and compress the values."""
         parts = [part for part in self.arrays if part.size] or self.arrays
-        self.arrays = []
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return encode_array(joined.reshape(-1))
 

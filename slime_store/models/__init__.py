@@ -5,7 +5,7 @@ from slime_store.models.blob import BlobPartRow, BlobReferenceRow, BlobRow
 from slime_store.models.imported import ImportRow
 from slime_store.models.prompt import PromptRow
 from slime_store.models.rollout import EvalDatasetRow, RolloutRow, RolloutStateRow, SampleGroupRow
-from slime_store.models.run import RunRow, SessionRow
+from slime_store.models.run import AdoptionRow, CheckpointRow, RunRow, SessionRow
 from slime_store.models.sample import (
     SampleArrayRow,
     SampleDocumentRow,
@@ -16,10 +16,12 @@ from slime_store.models.sample import (
 from slime_store.models.weight_version import SampleWeightVersionRow, WeightVersionRow
 
 __all__ = [
+    "AdoptionRow",
     "Base",
     "BlobPartRow",
     "BlobReferenceRow",
     "BlobRow",
+    "CheckpointRow",
     "EvalDatasetRow",
     "ImportRow",
     "PromptRow",

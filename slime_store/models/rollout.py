@@ -24,10 +24,10 @@ class RolloutRow(Base):
     id: Mapped[int] = mapped_column(BigKey, primary_key=True)
     run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
     session_pk: Mapped[int] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"))
-    kind: Mapped[str] = mapped_column(Text)  # "train" or "eval"
+    kind: Mapped[str] = mapped_column(Text)  # "train", "eval", or "journal": one group of a rollout under way
     rollout_id: Mapped[int]  # the number slime hands to generate_rollout
-    attempt: Mapped[int]  # 1 for the first recording of this rollout_id
-    status: Mapped[str] = mapped_column(Text)  # "open" or "complete"
+    attempt: Mapped[int]  # 1 for the first recording of this rollout_id; journal: numbers the groups
+    status: Mapped[str] = mapped_column(Text)  # "complete", or "open" for the journal
     weight_version_pk: Mapped[int | None] = mapped_column(
         ForeignKey("weight_versions.id", ondelete="SET NULL")
     )  # the version an eval was told it measures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Text, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from slime_store.models.base import Base, BigKey
@@ -36,3 +36,33 @@ class SessionRow(Base):
     started_at: Mapped[datetime]
     client: Mapped[str] = mapped_column(Text)  # document: versions of slime_store, Python, ...
     config: Mapped[str] = mapped_column(Text)  # document: what this session was started with; "null" when not given
+    checkpoint_rollout_id: Mapped[int | None]  # the checkpoint it started from; -1: from the start; None: not known
+    lineage: Mapped[str | None] = mapped_column(Text)  # document: what must agree for its rollouts to be adopted
+
+
+class CheckpointRow(Base):
+    """A training checkpoint that was saved after a rollout."""
+
+    __tablename__ = "checkpoints"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    session_pk: Mapped[int] = mapped_column(
+        BigKey, ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    rollout_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    saved_at: Mapped[datetime]
+
+
+class AdoptionRow(Base):
+    """A session was handed a recorded rollout instead of generating it."""
+
+    __tablename__ = "adoptions"
+    __table_args__ = (Index(None, "rollout_pk"), {"sqlite_with_rowid": False})
+
+    session_pk: Mapped[int] = mapped_column(
+        BigKey, ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    rollout_pk: Mapped[int] = mapped_column(
+        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    adopted_at: Mapped[datetime]

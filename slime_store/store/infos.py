@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import operator
 from typing import Any
 
 from sqlalchemy import Row
 
 from slime_store.codecs.documents import DocumentDecoder, DocumentEncoder
-from slime_store.errors import BlobMissingError
+from slime_store.errors import BlobMissingError, InvalidOutputError
 from slime_store.repositories.runs import StoredRun
-from slime_store.types import RolloutInfo, RunInfo
+from slime_store.types import RolloutInfo, RunInfo, WeightVersionInfo
 
 
 class _NoBlobs:
@@ -57,3 +58,26 @@ def rollout_info(row: Row[Any]) -> RolloutInfo:
         n_trajectories=row.n_trajectories,
         placeholders=tuple(json.loads(row.placeholders)),
     )
+
+
+def weight_version_info(row: tuple[Any, ...]) -> WeightVersionInfo:
+    """Return the record of a weight version from ``repositories.weight_versions.VersionFacts``."""
+    session, label, ordinal, first_seen_at, params, notes = row
+    return WeightVersionInfo(session, label, ordinal, first_seen_at, decode_inline(params), decode_inline(notes))
+
+
+def rollout_number(rollout_id: Any, name: str = "rollout_id") -> int:
+    """Return a rollout id as a plain int; numpy integers are taken, bools and floats are not."""
+    try:
+        number = operator.index(rollout_id)
+    except TypeError:
+        number = None
+    if number is None or isinstance(rollout_id, bool) or not -(2**63) <= number < 2**63:
+        shown = type(rollout_id).__name__ if not isinstance(rollout_id, (str, float, bool)) else repr(rollout_id)
+        raise InvalidOutputError(name, f"expected an integer of 64 bits, got {shown}")
+    return number
+
+
+def attempt_number(attempt: Any) -> int | None:
+    """Return the number of an attempt as a plain int, or None for the newest."""
+    return None if attempt is None else rollout_number(attempt, "attempt")

@@ -12,13 +12,13 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from slime_store.blobs import PayloadWriter
-from slime_store.database import translated
 from slime_store.errors import AlreadyImportedError, RolloutExistsError, StoreError
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.repositories.imports import ImportOrigin, ImportRepository
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.prompts import PromptRepository
+from slime_store.repositories.resume import JOURNAL, ResumeRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.samples import SampleRepository
@@ -33,8 +33,23 @@ OnConflict = Literal["new_attempt", "replace", "error"]
 
 
 @dataclass(frozen=True)
+class JournalClearing:
+    """Which journalled groups a rollout makes needless, beside those of earlier sessions that nobody keeps.
+
+    Attributes:
+        whole: those of its own rollout id and of earlier ones.
+        groups: those with these group indexes.
+        keep: group indexes that are still wanted of earlier sessions' groups.
+    """
+
+    whole: bool = False
+    groups: frozenset[int] = frozenset()
+    keep: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
 class RecordRequest:
-    """What is to be recorded, beside the rollout itself."""
+    """What is to be recorded, beside the rollout itself; ``clear_journal`` is applied in the same transaction."""
 
     run: str
     run_pk: int
@@ -43,35 +58,46 @@ class RecordRequest:
     started_at: datetime
     weight_version: str | None = None
     origin: ImportOrigin | None = None
+    clear_journal: JournalClearing | None = None
 
 
 def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedRollout) -> RolloutInfo:
     """Store a rollout and return its record; when this returns, it survives power loss.
-
-    Compressing happens before the transaction, so that other writers wait only for the inserts.
 
     Raises:
         RolloutExistsError: it is recorded already, and ``on_conflict`` is "error".
         AlreadyImportedError: the content of its file is recorded already.
         DatabaseError: the database failed; nothing of this rollout was kept.
     """
-    session_pk = handle.sessions.ensure(request.run_pk, handle.writing)
+    return write_rollouts(handle, [(request, rollout)])[0]
+
+
+def write_rollouts(handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, EncodedRollout]]) -> list[RolloutInfo]:
+    """Store several rollouts or journalled groups of one run in one transaction.
+
+    Compressing happens before the transaction, so that other writers wait only for the inserts.
+    """
+    session_pk = handle.sessions.ensure(rollouts[0][0].run_pk, handle.writing)
     writer = PayloadWriter(handle.directory)
+    infos, files = [], []
     try:
-        known: dict[str, tuple[int, int]] = {}
-        if rollout.blobs:
-            with handle.reading() as connection:
-                known = handle.blobs(connection).known(rollout.blobs)
-        with translated(handle.config):  # side files are written here
-            prepared = prepare(rollout, known, writer)
+        prepared = []
+        for _, rollout in rollouts:
+            known: dict[str, tuple[int, int]] = {}
+            if rollout.blobs:
+                with handle.reading() as connection:
+                    known = handle.blobs(connection).known(rollout.blobs)
+            prepared.append(prepare(rollout, known, writer))
         with handle.writing("record a rollout") as connection:
-            transaction = _Recording(connection, handle, request, session_pk)
-            info = transaction.run(rollout, prepared, writer)
+            for (request, rollout), payloads in zip(rollouts, prepared, strict=True):
+                recording = _Recording(connection, handle, request, session_pk)
+                infos.append(recording.run(rollout, payloads, writer))
+                files += recording.files_to_remove
     except BaseException:
         _take_back(handle, writer.written)
         raise
-    remove_files(handle, transaction.files_to_remove)
-    return info
+    remove_files(handle, files)
+    return infos
 
 
 def _take_back(handle: StoreHandle, names: list[str]) -> None:
@@ -119,7 +145,8 @@ class _Recording:
 
     def run(self, rollout: EncodedRollout, prepared: PreparedPayloads, writer: PayloadWriter) -> RolloutInfo:
         request = self._request
-        lock_shared_content(self._connection, exclusive=request.on_conflict == "replace")
+        deletes = request.on_conflict == "replace" or request.clear_journal is not None
+        lock_shared_content(self._connection, exclusive=deletes)
         RunRepository(self._connection).lock(request.run_pk)
         imports = ImportRepository(self._connection, request.run_pk)
         if request.origin is not None:
@@ -141,7 +168,7 @@ class _Recording:
             kind=rollout.kind,
             rollout_id=request.rollout_id,
             attempt=attempt,
-            status="complete",
+            status="open" if rollout.kind == JOURNAL else "complete",
             weight_version_pk=versions.get(request.weight_version) if request.weight_version is not None else None,
             nesting=rollout.shape,
             layouts=_json(rollout.layouts),
@@ -162,8 +189,24 @@ class _Recording:
         own_blobs = samples.add_arrays(prepared.packs, self._blobs)
         self._blobs.refer(pk, [*own_blobs, *(blob_pk for blob_pk, _ in blobs.values())])
         if replaced:
-            self.files_to_remove += delete_rollouts(self._connection, self._rollouts, self._blobs, replaced)
+            self._delete(replaced)
+        if request.clear_journal is not None:
+            self._delete(self._superseded(request.clear_journal))
         return rollout_info(self._rollouts.info(pk))
+
+    def _delete(self, pks: list[int]) -> None:
+        if pks:
+            self.files_to_remove += delete_rollouts(self._connection, self._rollouts, self._blobs, pks)
+
+    def _superseded(self, clearing: JournalClearing) -> list[int]:
+        """Keys of the journalled groups that this rollout makes needless."""
+        return [
+            row.pk
+            for row in ResumeRepository(self._connection, self._request.run_pk).journal()
+            if (clearing.whole and row.rollout_id <= self._request.rollout_id)
+            or row.group_index in clearing.groups
+            or (row.session_pk != self._session_pk and row.group_index not in clearing.keep)
+        ]
 
     def _versions(self, rollout: EncodedRollout) -> dict[str, int]:
         labels = [label for sample in rollout.samples for label, _ in sample.versions]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 from slime_store.errors import InvalidOutputError
@@ -16,36 +14,35 @@ from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
-from slime_store.store import loading
 from slime_store.store.collection import paused
-from slime_store.store.handle import StoreHandle
-from slime_store.store.infos import decode_inline, encode_inline, rollout_info
+from slime_store.store.infos import attempt_number, encode_inline, rollout_number, weight_version_info
+from slime_store.store.reading import RunReader
 from slime_store.store.recording import OnConflict, RecordRequest, delete_rollouts, remove_files, write_rollout
+from slime_store.store.recovery import Recovery
 from slime_store.store.sessions import utc_now
-from slime_store.types import (
-    ParamInfo,
-    RolloutFnEvalOutput,
-    RolloutFnTrainOutput,
-    RolloutInfo,
-    SampleFilter,
-    WeightVersionInfo,
-)
+from slime_store.types import ParamInfo, RolloutInfo, WeightVersionInfo
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(RunReader):
     """One run of a store; made by ``SampleStore.run``. Thread-safe, picklable, usable after fork.
 
     Attributes:
         name: the run's name, unique in the store.
     """
 
-    name: str
-    _pk: int
-    _handle: StoreHandle
+    @property
+    def recovery(self) -> Recovery:
+        """What recording loops do so that ``resume`` works: journal, checkpoints, adoption."""
+        return Recovery(self.name, self._pk, self._handle)
 
-    def __repr__(self) -> str:
-        return f"Run({self.name!r}, {self._handle.config.display_url!r})"
+    def sibling(self, name: str) -> Run:
+        """Return another run of the same store.
+
+        Raises:
+            RunNotFoundError: there is none of this name.
+        """
+        with self._handle.reading() as connection:
+            return Run(name, RunRepository(connection).get(name).id, self._handle)
 
     # -- recording -----------------------------------------------------------------------------------
 
@@ -195,7 +192,7 @@ class Run:
             pk = versions.ensure(self._pk, session_pk, [name], utc_now())[name]
             versions.describe(pk, params=params_text, notes=notes)
             row = versions.get(pk)
-        return _weight_version_info(row)
+        return weight_version_info(row)
 
     def flush(self) -> None:
         """Wait until everything recorded in the background so far is stored.
@@ -204,80 +201,6 @@ class Run:
             BackgroundRecordError: one of them failed and was not reported yet.
         """
         self._handle.background.flush()
-
-    # -- loading -------------------------------------------------------------------------------------
-
-    def load_train(
-        self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None
-    ) -> RolloutFnTrainOutput:
-        """Return a train rollout equal to what was recorded: nesting, order, types, values.
-
-        Args:
-            rollout_id: which rollout.
-            attempt: which recording of it; None: the newest complete one.
-            sample_type: class of the samples; None: slime's where it is importable, else ours.
-
-        Raises:
-            RolloutNotFoundError: it is not recorded; the error lists the nearest ids that are.
-            BlobCorruptError, BlobMissingError: stored bytes are damaged or gone.
-        """
-        kind = loading.sample_class(sample_type)
-        return loading.load_train(self._handle, self.name, self._pk, _number(rollout_id), _attempt(attempt), kind)
-
-    def load_eval(
-        self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None
-    ) -> RolloutFnEvalOutput:
-        """Return an eval rollout equal to what was recorded; arguments and errors as for ``load_train``."""
-        kind = loading.sample_class(sample_type)
-        return loading.load_eval(self._handle, self.name, self._pk, _number(rollout_id), _attempt(attempt), kind)
-
-    def iter_samples(
-        self,
-        where: SampleFilter | None = None,
-        *,
-        fields: Collection[str] | None = None,
-        batch_size: int = 256,
-        sample_type: type[Any] | None = None,
-    ) -> Iterator[Any]:
-        """Yield the samples that a filter names: train before eval, then by rollout id, then in their order.
-
-        Memory stays at about ``batch_size`` samples, and no transaction stays open between them.
-
-        Args:
-            where: which samples; None: all of the newest attempts.
-            fields: read only these attributes; the others have the class's defaults. Arrays, texts and documents that
-                are not asked for are not read.
-            batch_size: samples read at a time.
-            sample_type: as for ``load_train``.
-        """
-        if batch_size < 1:
-            raise ValueError(f"batch_size is at least 1, not {batch_size}")
-        if where is not None and not isinstance(where, SampleFilter):
-            raise TypeError(f"where is a SampleFilter, e.g. SampleFilter(kind='train'), not {type(where).__name__}")
-        if isinstance(fields, str):
-            raise TypeError(f"fields is a collection of names, e.g. [{fields!r}]")
-        wanted = None if fields is None else frozenset(fields)
-        kind = loading.sample_class(sample_type)
-        return loading.iter_samples(self._handle, self._pk, where or SampleFilter(), wanted, batch_size, kind)
-
-    def rollouts(self, kind: Literal["train", "eval"] | None = None, *, attempts: bool = False) -> list[RolloutInfo]:
-        """Return what is recorded: train first, then by rollout id.
-
-        Args:
-            kind: only these.
-            attempts: every attempt instead of the newest of each rollout.
-        """
-        if kind not in (None, "train", "eval"):
-            raise ValueError(f"kind is 'train' or 'eval', not {kind!r}")
-        with self._handle.reading() as connection:
-            rows = RolloutRepository(connection, self._pk).infos(kind, all_attempts=attempts)
-        return [rollout_info(row) for row in rows]
-
-    def weight_versions(self) -> list[WeightVersionInfo]:
-        """Return every weight version of the run, in the order of first use."""
-        with self._handle.reading() as connection:
-            rows = WeightVersionRepository(connection).of_run(self._pk)
-        return [_weight_version_info(row) for row in rows]
 
     # -- deleting ------------------------------------------------------------------------------------
 
@@ -291,7 +214,7 @@ class Run:
         Raises:
             RolloutNotFoundError: there is nothing to delete.
         """
-        number, attempt = _number(rollout_id), _attempt(attempt)
+        number, attempt = rollout_number(rollout_id), attempt_number(attempt)
         with self._handle.writing("delete a rollout") as connection:
             lock_shared_content(connection, exclusive=True)
             rollouts = RolloutRepository(connection, self._pk)
@@ -311,7 +234,7 @@ class Run:
         if on_conflict not in ("new_attempt", "replace", "error"):
             raise ValueError(f'on_conflict is "new_attempt", "replace" or "error", not {on_conflict!r}')
         label = None if weight_version is None else version_label(weight_version)
-        return RecordRequest(self.name, self._pk, _number(rollout_id), on_conflict, utc_now(), label)
+        return RecordRequest(self.name, self._pk, rollout_number(rollout_id), on_conflict, utc_now(), label)
 
     def _record(
         self, request: RecordRequest, rollout: EncodedRollout, background: bool
@@ -322,29 +245,8 @@ class Run:
         return self._handle.background.submit(what, lambda: write_rollout(self._handle, request, rollout))
 
 
-def _number(rollout_id: Any, name: str = "rollout_id") -> int:
-    """Return a rollout id as a plain int; numpy integers are taken, bools and floats are not."""
-    try:
-        number = operator.index(rollout_id)
-    except TypeError:
-        number = None
-    if number is None or isinstance(rollout_id, bool) or not -(2**63) <= number < 2**63:
-        shown = type(rollout_id).__name__ if not isinstance(rollout_id, (str, float, bool)) else repr(rollout_id)
-        raise InvalidOutputError(name, f"expected an integer of 64 bits, got {shown}")
-    return number
-
-
-def _attempt(attempt: Any) -> int | None:
-    return None if attempt is None else _number(attempt, "attempt")
-
-
 def _own_param(param: Any) -> ParamInfo:
     try:
         return ParamInfo(param.name, param.dtype, param.shape, param.attrs, param.size, param.src_rank)
     except AttributeError:
         raise InvalidOutputError("params", f"expected ParamInfo, got {type(param).__name__}") from None
-
-
-def _weight_version_info(row: tuple[Any, ...]) -> WeightVersionInfo:
-    session, label, ordinal, first_seen_at, params, notes = row
-    return WeightVersionInfo(session, label, ordinal, first_seen_at, decode_inline(params), decode_inline(notes))

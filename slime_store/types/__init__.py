@@ -14,7 +14,7 @@ from slime_store.types.outputs import (
     iter_leaf_samples,
 )
 from slime_store.types.params import ParamInfo
-from slime_store.types.records import RolloutInfo, RunInfo, StoreStats, WeightVersionInfo
+from slime_store.types.records import ResumePoint, RolloutInfo, RunInfo, StoreStats, WeightVersionInfo
 from slime_store.types.sample import Sample
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "ParamInfo",
     "Placeholder",
     "Record",
+    "ResumePoint",
     "RolloutBatch",
     "RolloutFnEvalOutput",
     "RolloutFnTrainOutput",

@@ -119,3 +119,26 @@ class StoreStats:
     n_prompts: int
     n_blobs: int
     blob_bytes: int
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """Where a run goes on after a crash.
+
+    Attributes:
+        checkpoint_rollout_id: the rollout of the checkpoint that training starts from; -1: from the start.
+        next_rollout_id: the first rollout that has to be generated; those before it are ``complete``.
+        complete: the recorded rollouts after the checkpoint that may be handed to training as they are, in order.
+        journalled_groups: finished groups of rollouts under way, nested as the rollout function had them, oldest first.
+        state: the data source's state at the end of rollout ``next_rollout_id - 1``; None if none was recorded.
+        buffer: the data source's buffer in that state: groups partly generated, first in first out.
+        refused: why later recorded rollouts are not among ``complete``; None if there is none.
+    """
+
+    checkpoint_rollout_id: int
+    next_rollout_id: int
+    complete: tuple[RolloutInfo, ...]
+    journalled_groups: list[Any]
+    state: Any
+    buffer: list[Any]
+    refused: str | None = None

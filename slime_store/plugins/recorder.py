@@ -1,0 +1,99 @@
+"""Recording in the background, in order, with the spool behind it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from slime_store.plugins.guard import Guard
+from slime_store.plugins.spool import Spool
+from slime_store.store import Run
+from slime_store.types import RolloutInfo
+
+MAX_PENDING = 2
+"""Things that may wait to be stored; one more, and the training loop waits for the store."""
+
+
+class Storable(Protocol):
+    """Something that can be stored in a run, of the store or of the spool: a prepared rollout, a note."""
+
+    def store(self, run: Run) -> Any:
+        """Store it."""
+
+
+@dataclass(frozen=True)
+class WeightVersionNote:
+    """The engine's weight version when a rollout began."""
+
+    label: str
+    rollout_id: int
+
+    def __str__(self) -> str:
+        return f"weight version {self.label}"
+
+    def store(self, run: Run) -> None:
+        """Note it in the run."""
+        run.record_weight_version(self.label, metadata={"rollout_id": self.rollout_id})
+
+
+class Recorder:
+    """Stores things in a thread of its own. What the store refuses goes to the spool.
+
+    Args:
+        run: opens the run; called in the recording thread.
+        guard: counts and logs failures.
+        spool: where refused things go.
+    """
+
+    def __init__(self, run: Callable[[], Run], guard: Guard, spool: Spool) -> None:
+        self.n_bytes = 0
+        self._run = run
+        self._guard = guard
+        self._spool = spool
+        self._queue: queue.Queue[Storable] = queue.Queue(MAX_PENDING)
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+
+    def put(self, item: Storable) -> None:
+        """Queue something; waits while too many are queued."""
+        with self._lock:
+            if self._thread is None or self._pid != os.getpid():
+                self._pid, self._queue = os.getpid(), queue.Queue(MAX_PENDING)
+                self._thread = threading.Thread(target=self._work, name="slime_store-recorder", daemon=True)
+                self._thread.start()
+                atexit.register(self.flush)  # the last rollout is not lost when the process ends by itself
+        self._queue.put(item)
+
+    def flush(self) -> None:
+        """Wait until everything queued is stored, spooled or lost with a log line."""
+        if self._thread is not None and self._pid == os.getpid():
+            self._queue.join()
+
+    def _work(self) -> None:
+        waiting = self._queue
+        while True:
+            item = waiting.get()
+            try:
+                self._store(item)
+            finally:
+                waiting.task_done()
+
+    def _store(self, item: Storable) -> None:
+        try:
+            info = item.store(self._run())
+        except Exception as error:
+            self._guard.failed(f"record {item}", error)
+        else:
+            if isinstance(info, RolloutInfo):
+                self.n_bytes = info.n_bytes
+            return
+        try:
+            self._spool.keep(item)
+        except Exception as error:
+            self._guard.failed(f"spool {item}, which is lost", error)

@@ -1,0 +1,113 @@
+"""What the user's YAML file says, checked before anything is opened."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass, fields
+from typing import Any
+
+from slime_store.config import StoreConfig
+from slime_store.errors import InvalidUrlError, SettingsError
+
+PREFIX = "slime_store_"
+_MODES = ("record", "resume", "replay")
+
+
+@dataclass(frozen=True)
+class PluginSettings:
+    """The settings of one run, each the YAML key ``slime_store_<name>``.
+
+    The address, the run, the mode and the paths may also come from the environment, as ``SLIME_STORE_<NAME>``.
+
+    Attributes:
+        url: where the store is. An SQLite path must be absolute: the rollout manager may land on any node.
+        run: name of the run.
+        mode: "record", "resume" (record, and go on after a crash), or "replay" (serve what is recorded, no engine).
+        rollout_function_path: the rollout function that is wrapped.
+        eval_function_path: the eval function that is wrapped; default: the framework's own choice.
+        data_source_path: the data source that is wrapped.
+        on_error: "warn": store errors are logged, counted and spooled; "raise": they stop training.
+        strict: refuse values that cannot be kept exactly, instead of storing placeholders.
+        journal: write each finished group at once, so that a crash inside a rollout loses none.
+        carry_over: whether the rollout function keeps groups in flight across rollouts; default: found out by itself.
+        max_adopted: hand out at most this many recorded rollouts after a checkpoint; default: all.
+        lineage_ignore: arguments that may change between sessions without refusing recorded rollouts.
+        spool_dir: where rollouts go that the store cannot take; default: a directory under the system's temporary one.
+        replay_run: replay this run's rollouts into ``run``, which notes them as adopted.
+        replay_groups: replay only this many groups of each rollout, half from its head and half from its tail.
+    """
+
+    url: str
+    run: str
+    mode: str = "record"
+    rollout_function_path: str | None = None
+    eval_function_path: str | None = None
+    data_source_path: str | None = None
+    on_error: str = "warn"
+    strict: bool = False
+    journal: bool = True
+    carry_over: bool | None = None
+    max_adopted: int | None = None
+    lineage_ignore: tuple[str, ...] = ()
+    spool_dir: str | None = None
+    replay_run: str | None = None
+    replay_groups: int | None = None
+
+    @classmethod
+    def from_args(cls, args: Any) -> PluginSettings:
+        """Read the settings from the framework's arguments, where ``--custom-config-path`` puts them.
+
+        Raises:
+            SettingsError: a key is unknown, missing, or has a value that makes no sense.
+        """
+        given = {
+            name.removeprefix(PREFIX): value
+            for name, value in (vars(args).items() if args is not None else ())
+            if name.startswith(PREFIX)
+        }
+        known = [field.name for field in fields(cls)]
+        for name in given.keys() - set(known):
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {PREFIX}{close[0]}?" if close else f"; known are {', '.join(known)}"
+            raise SettingsError(PREFIX + name, f"there is no such setting{hint}")
+        for name in known:
+            text = os.environ.get(f"{PREFIX}{name}".upper())
+            if text and given.get(name) is None and (name in ("url", "run", "mode") or name.endswith("_path")):
+                given[name] = text
+        values = {name: value for name, value in given.items() if value is not None}
+        for name in ("url", "run"):
+            if not isinstance(values.get(name), str) or not values[name]:
+                raise SettingsError(PREFIX + name, "it is missing; put it into the file of --custom-config-path")
+        if isinstance(values.get("lineage_ignore"), (list, str)):
+            ignored = values["lineage_ignore"]
+            values["lineage_ignore"] = (ignored,) if isinstance(ignored, str) else tuple(ignored)
+        settings = cls(**values)
+        settings._check()
+        return settings
+
+    def _check(self) -> None:
+        _one_of("mode", self.mode, _MODES)
+        _one_of("on_error", self.on_error, ("warn", "raise"))
+        for name in ("strict", "journal", "carry_over"):
+            if getattr(self, name) not in (None, True, False):
+                raise SettingsError(PREFIX + name, f"expected true or false, got {getattr(self, name)!r}")
+        for name, least in (("max_adopted", 0), ("replay_groups", 1)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise SettingsError(PREFIX + name, f"expected a whole number from {least}, got {value!r}")
+        path = self.url.removeprefix("sqlite:///") if self.url.startswith("sqlite:") else self.url
+        if "://" not in path and not os.path.isabs(path):
+            why = "the rollout manager may land on any node, in any directory"
+            raise SettingsError(PREFIX + "url", f"{self.url!r} is a relative SQLite path, and {why}; give a whole one")
+        try:
+            config = StoreConfig.parse(self.url)
+        except InvalidUrlError as error:
+            raise SettingsError(PREFIX + "url", str(error)) from None
+        if config.is_memory:
+            raise SettingsError(PREFIX + "url", "an in-memory store does not outlive a crash")
+
+
+def _one_of(name: str, value: Any, words: tuple[str, ...]) -> None:
+    if value not in words:
+        raise SettingsError(PREFIX + name, f"expected {', '.join(words)}, got {value!r}")

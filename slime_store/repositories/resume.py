@@ -1,0 +1,140 @@
+"""What a resumed run needs to know: checkpoints, adoptable rollouts, the journal, data-source states."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from slime_store.models import (
+    AdoptionRow,
+    CheckpointRow,
+    RolloutRow,
+    RolloutStateRow,
+    SampleGroupRow,
+    SessionRow,
+)
+from slime_store.repositories.rollouts import is_newest_attempt
+
+JOURNAL = "journal"
+"""Kind of a rollout row that holds one finished group of a rollout under way."""
+
+
+class ResumeRepository:
+    """Reads and writes what resuming one run needs.
+
+    Args:
+        connection: inside a transaction.
+        run_pk: the run's key.
+    """
+
+    def __init__(self, connection: Connection, run_pk: int) -> None:
+        self._connection = connection
+        self._run_pk = run_pk
+
+    def describe_session(self, session_pk: int, checkpoint_rollout_id: int | None, lineage: str | None) -> None:
+        """Note where a session started and what its rollouts depend on."""
+        values = {"checkpoint_rollout_id": checkpoint_rollout_id, "lineage": lineage}
+        self._connection.execute(update(SessionRow).where(SessionRow.id == session_pk).values(values))
+
+    def add_checkpoint(self, session_pk: int, rollout_id: int, now: datetime) -> None:
+        """Note that a checkpoint was saved after a rollout; saying it again moves the time."""
+        same = (CheckpointRow.session_pk == session_pk, CheckpointRow.rollout_id == rollout_id)
+        self._connection.execute(delete(CheckpointRow).where(*same))
+        values = {"session_pk": session_pk, "rollout_id": rollout_id, "saved_at": now}
+        self._connection.execute(insert(CheckpointRow).values(values))
+
+    def last_checkpoint(self) -> int | None:
+        """Return the rollout of the checkpoint saved last, or None."""
+        query = (
+            select(CheckpointRow.rollout_id)
+            .join(SessionRow, SessionRow.id == CheckpointRow.session_pk)
+            .where(SessionRow.run_pk == self._run_pk)
+            .order_by(SessionRow.ordinal.desc(), CheckpointRow.rollout_id.desc())
+            .limit(1)
+        )
+        return self._connection.execute(query).scalar()
+
+    def adopt(self, session_pk: int, rollout_pk: int, now: datetime) -> None:
+        """Note that a session was handed a recorded rollout; once is enough."""
+        same = (AdoptionRow.session_pk == session_pk, AdoptionRow.rollout_pk == rollout_pk)
+        self._connection.execute(delete(AdoptionRow).where(*same))
+        values = {"session_pk": session_pk, "rollout_pk": rollout_pk, "adopted_at": now}
+        self._connection.execute(insert(AdoptionRow).values(values))
+
+    def complete_after(self, rollout_id: int) -> list[Row[Any]]:
+        """Return the newest complete train rollouts after one, in order.
+
+        Columns: pk, rollout_id, attempt, session (ordinal), lineage (document), has_state.
+        """
+        has_state = select(RolloutStateRow.rollout_pk).where(RolloutStateRow.rollout_pk == RolloutRow.id).exists()
+        query = (
+            select(
+                RolloutRow.id.label("pk"),
+                RolloutRow.rollout_id,
+                RolloutRow.attempt,
+                SessionRow.ordinal.label("session"),
+                SessionRow.lineage,
+                has_state.label("has_state"),
+            )
+            .join(SessionRow, SessionRow.id == RolloutRow.session_pk)
+            .where(
+                RolloutRow.run_pk == self._run_pk,
+                RolloutRow.kind == "train",
+                RolloutRow.status == "complete",
+                RolloutRow.rollout_id > rollout_id,
+                is_newest_attempt(),
+            )
+            .order_by(RolloutRow.rollout_id)
+        )
+        rows: list[Row[Any]] = list(self._connection.execute(query))
+        return rows
+
+    def state(self, kind: str, rollout_id: int, attempt: int | None) -> str | None:
+        """Return the document of the data source's state at the end of a rollout, or None."""
+        query = (
+            select(RolloutStateRow.state)
+            .join(RolloutRow, RolloutRow.id == RolloutStateRow.rollout_pk)
+            .where(
+                RolloutRow.run_pk == self._run_pk,
+                RolloutRow.kind == kind,
+                RolloutRow.status == "complete",
+                RolloutRow.rollout_id == rollout_id,
+            )
+            .order_by(RolloutRow.attempt.desc())
+            .limit(1)
+        )
+        if attempt is not None:
+            query = query.where(RolloutRow.attempt == attempt)
+        return self._connection.execute(query).scalar()
+
+    def journal(self) -> list[Row[Any]]:
+        """Return the journalled groups, oldest first.
+
+        Columns: pk, rollout_id, nesting, layouts, group_index, session_pk, lineage (document) of that session.
+        """
+        query = (
+            select(
+                RolloutRow.id.label("pk"),
+                RolloutRow.rollout_id,
+                RolloutRow.nesting,
+                RolloutRow.layouts,
+                SampleGroupRow.group_index,
+                RolloutRow.session_pk,
+                SessionRow.lineage,
+            )
+            .join(SampleGroupRow, SampleGroupRow.rollout_pk == RolloutRow.id)
+            .join(SessionRow, SessionRow.id == RolloutRow.session_pk)
+            .where(RolloutRow.run_pk == self._run_pk, RolloutRow.kind == JOURNAL)
+            .order_by(RolloutRow.id)
+        )
+        rows: list[Row[Any]] = list(self._connection.execute(query))
+        return rows
+
+    def next_journal_number(self, rollout_id: int) -> int:
+        """Return the number that the next journalled group of a rollout takes."""
+        last = select(func.max(RolloutRow.attempt)).where(
+            RolloutRow.run_pk == self._run_pk, RolloutRow.kind == JOURNAL, RolloutRow.rollout_id == rollout_id
+        )
+        return 1 + (self._connection.execute(last).scalar() or 0)

@@ -1,0 +1,135 @@
+"""The reading half of a run: loading rollouts, walking samples, listing what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from slime_store.repositories.rollouts import RolloutRepository
+from slime_store.repositories.weight_versions import WeightVersionRepository
+from slime_store.store import loading
+from slime_store.store.handle import StoreHandle
+from slime_store.store.infos import attempt_number, rollout_info, rollout_number, weight_version_info
+from slime_store.store.resume import resume_point
+from slime_store.types import (
+    ResumePoint,
+    RolloutFnEvalOutput,
+    RolloutFnTrainOutput,
+    RolloutInfo,
+    SampleFilter,
+    WeightVersionInfo,
+)
+
+
+@dataclass(frozen=True)
+class RunReader:
+    """What can be read of one run.
+
+    Attributes:
+        name: the run's name, unique in the store.
+    """
+
+    name: str
+    _pk: int
+    _handle: StoreHandle
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self._handle.config.display_url!r})"
+
+    def load_train(
+        self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None
+    ) -> RolloutFnTrainOutput:
+        """Return a train rollout equal to what was recorded: nesting, order, types, values.
+
+        Args:
+            rollout_id: which rollout.
+            attempt: which recording of it; None: the newest complete one.
+            sample_type: class of the samples; None: slime's where it is importable, else ours.
+
+        Raises:
+            RolloutNotFoundError: it is not recorded; the error lists the nearest ids that are.
+            BlobCorruptError, BlobMissingError: stored bytes are damaged or gone.
+        """
+        kind = loading.sample_class(sample_type)
+        return loading.load_train(
+            self._handle, self.name, self._pk, rollout_number(rollout_id), attempt_number(attempt), kind
+        )
+
+    def load_eval(
+        self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None
+    ) -> RolloutFnEvalOutput:
+        """Return an eval rollout equal to what was recorded; arguments and errors as for ``load_train``."""
+        kind = loading.sample_class(sample_type)
+        return loading.load_eval(
+            self._handle, self.name, self._pk, rollout_number(rollout_id), attempt_number(attempt), kind
+        )
+
+    def iter_samples(
+        self,
+        where: SampleFilter | None = None,
+        *,
+        fields: Collection[str] | None = None,
+        batch_size: int = 256,
+        sample_type: type[Any] | None = None,
+    ) -> Iterator[Any]:
+        """Yield the samples that a filter names: train before eval, then by rollout id, then in their order.
+
+        Memory stays at about ``batch_size`` samples, and no transaction stays open between them.
+
+        Args:
+            where: which samples; None: all of the newest attempts.
+            fields: read only these attributes; the others have the class's defaults. Arrays, texts and documents that
+                are not asked for are not read.
+            batch_size: samples read at a time.
+            sample_type: as for ``load_train``.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size is at least 1, not {batch_size}")
+        if where is not None and not isinstance(where, SampleFilter):
+            raise TypeError(f"where is a SampleFilter, e.g. SampleFilter(kind='train'), not {type(where).__name__}")
+        if isinstance(fields, str):
+            raise TypeError(f"fields is a collection of names, e.g. [{fields!r}]")
+        wanted = None if fields is None else frozenset(fields)
+        kind = loading.sample_class(sample_type)
+        return loading.iter_samples(self._handle, self._pk, where or SampleFilter(), wanted, batch_size, kind)
+
+    def rollouts(self, kind: Literal["train", "eval"] | None = None, *, attempts: bool = False) -> list[RolloutInfo]:
+        """Return what is recorded: train first, then by rollout id.
+
+        Args:
+            kind: only these.
+            attempts: every attempt instead of the newest of each rollout.
+        """
+        if kind not in (None, "train", "eval"):
+            raise ValueError(f"kind is 'train' or 'eval', not {kind!r}")
+        with self._handle.reading() as connection:
+            rows = RolloutRepository(connection, self._pk).infos(kind, all_attempts=attempts)
+        return [rollout_info(row) for row in rows]
+
+    def weight_versions(self) -> list[WeightVersionInfo]:
+        """Return every weight version of the run, in the order of first use."""
+        with self._handle.reading() as connection:
+            rows = WeightVersionRepository(connection).of_run(self._pk)
+        return [weight_version_info(row) for row in rows]
+
+    def resume(
+        self,
+        *,
+        checkpoint_rollout_id: int | None = None,
+        lineage: dict[str, Any] | None = None,
+        max_adopted: int | None = None,
+        sample_type: type[Any] | None = None,
+    ) -> ResumePoint:
+        """Return where the run goes on after a crash.
+
+        Args:
+            checkpoint_rollout_id: the rollout of the checkpoint that training starts from, -1 for none; default: the
+                checkpoint noted last (``run.recovery.record_checkpoint``), or the start.
+            lineage: what recorded rollouts must agree with to be adopted: their session's lineage is compared key by
+                key, where both have the key.
+            max_adopted: adopt at most this many rollouts.
+            sample_type: class of the samples, as for ``load_train``.
+        """
+        kind = loading.sample_class(sample_type)
+        return resume_point(self._handle, self._pk, kind, checkpoint_rollout_id, lineage, max_adopted)

@@ -1,0 +1,66 @@
+"""What a recording loop does so that its run can be resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from slime_store.repositories.resume import ResumeRepository
+from slime_store.repositories.rollouts import RolloutRepository
+from slime_store.repositories.runs import RunRepository
+from slime_store.store.handle import StoreHandle
+from slime_store.store.infos import encode_inline, rollout_number
+from slime_store.store.journal import Journal
+from slime_store.store.loading import sample_class
+from slime_store.store.resume import load_state
+from slime_store.store.sessions import utc_now
+from slime_store.types import RolloutInfo
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """The recovery side of one run; from ``Run.recovery``."""
+
+    name: str
+    _pk: int
+    _handle: StoreHandle
+
+    def begin_session(self, *, checkpoint_rollout_id: int | None, lineage: dict[str, Any] | None = None) -> None:
+        """Note where this process's session starts.
+
+        Args:
+            checkpoint_rollout_id: the rollout of the checkpoint that it starts from; -1: from the start.
+            lineage: what must agree for its rollouts to be adopted later, e.g. the arguments that shape them.
+        """
+        text = None if lineage is None else encode_inline(lineage, "lineage")
+        session_pk = self._session()
+        with self._handle.writing("begin a session") as connection:
+            ResumeRepository(connection, self._pk).describe_session(session_pk, checkpoint_rollout_id, text)
+
+    def record_checkpoint(self, rollout_id: int) -> None:
+        """Note that the training state after a rollout was saved, so that ``resume`` starts there by default."""
+        session_pk = self._session()
+        with self._handle.writing("note a checkpoint") as connection:
+            repository = ResumeRepository(connection, self._pk)
+            repository.add_checkpoint(session_pk, rollout_number(rollout_id), utc_now())
+
+    def adopt(self, info: RolloutInfo) -> None:
+        """Note that this session was handed a recorded rollout, of this or another run, instead of generating it."""
+        session_pk = self._session()
+        with self._handle.writing("adopt a rollout") as connection:
+            source = RunRepository(connection).get(info.run)
+            row = RolloutRepository(connection, source.id).find(info.run, info.kind, info.rollout_id, info.attempt)
+            ResumeRepository(connection, self._pk).adopt(session_pk, row.id, utc_now())
+
+    def journal(self, *, on_error: Callable[[Exception], None] | None = None) -> Journal:
+        """Return a writer for the finished groups of rollouts under way; see ``Journal``."""
+        return Journal(self._handle, self.name, self._pk, on_error)
+
+    def load_state(self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None) -> Any:
+        """Return the data source's state that was recorded with a train rollout, or None."""
+        number, kind = rollout_number(rollout_id), sample_class(sample_type)
+        return load_state(self._handle, self._pk, "train", number, attempt, kind)
+
+    def _session(self) -> int:
+        return self._handle.sessions.ensure(self._pk, self._handle.writing)

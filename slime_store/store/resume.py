@@ -1,0 +1,122 @@
+"""Where a run goes on after a crash: what can be adopted, and why not more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from slime_store.mapping.decode import SampleDecoder, documents_of, layouts_of
+from slime_store.mapping.nesting import nest
+from slime_store.repositories.blobs import DocumentBlobs
+from slime_store.repositories.resume import ResumeRepository
+from slime_store.repositories.rollouts import RolloutRepository
+from slime_store.repositories.samples import SampleRepository
+from slime_store.store.collection import paused
+from slime_store.store.handle import StoreHandle
+from slime_store.store.infos import decode_inline, rollout_info
+from slime_store.types import ResumePoint
+
+
+def resume_point(
+    handle: StoreHandle,
+    run_pk: int,
+    sample_type: type[Any],
+    checkpoint_rollout_id: int | None,
+    lineage: dict[str, Any] | None,
+    max_adopted: int | None,
+) -> ResumePoint:
+    """Read a run's resume point in one read transaction; see ``Run.resume``."""
+    with paused(), handle.reading() as connection:
+        repository = ResumeRepository(connection, run_pk)
+        checkpoint = checkpoint_rollout_id
+        if checkpoint is None:
+            last = repository.last_checkpoint()
+            checkpoint = -1 if last is None else last
+        adoptable, refused = adoptable_rows(repository.complete_after(checkpoint), checkpoint, lineage, max_adopted)
+        rollouts = RolloutRepository(connection, run_pk)
+        next_rollout_id = checkpoint + 1 + len(adoptable)
+        text = repository.state("train", next_rollout_id - 1, None)
+        state = None if text is None else _decoder(handle, connection, sample_type, [text]).document(text)
+        buffer = state.get("buffer") if isinstance(state, dict) else None
+        return ResumePoint(
+            checkpoint_rollout_id=checkpoint,
+            next_rollout_id=next_rollout_id,
+            complete=tuple(rollout_info(rollouts.info(row.pk)) for row in adoptable),
+            journalled_groups=_journalled_groups(
+                handle,
+                connection,
+                [
+                    row
+                    for row in repository.journal()
+                    if not _changed(row.lineage, lineage) and (refused is None or row.rollout_id <= next_rollout_id)
+                ],
+                sample_type,
+            ),
+            state=state,
+            buffer=buffer if isinstance(buffer, list) else [],
+            refused=refused,
+        )
+
+
+def adoptable_rows(
+    rows: Iterable[Row[Any]], checkpoint: int, lineage: dict[str, Any] | None, max_adopted: int | None
+) -> tuple[list[Row[Any]], str | None]:
+    """Return the unbroken chain of adoptable rollouts after a checkpoint, and why it ends before the recorded ones do.
+
+    A rollout is adoptable when all before it are, it was recorded with the data source's state, its session's lineage
+    agrees with the given one in every key that both have, and no later session has replaced a rollout before it.
+    """
+    chain: list[Row[Any]] = []
+    for row in rows:
+        expected = checkpoint + 1 + len(chain)
+        what = f"rollout {row.rollout_id}"
+        if row.rollout_id != expected:
+            return chain, f"rollout {expected} is not recorded, so {what} and later ones cannot follow"
+        if max_adopted is not None and len(chain) >= max_adopted:
+            return chain, f"{what} is more than {max_adopted} rollouts after checkpoint {checkpoint}"
+        if not row.has_state:
+            return chain, f"{what} was recorded without the data source's state"
+        if chain and row.session < chain[-1].session:
+            return chain, f"{what} is from session {row.session}, before rollout {expected - 1} was made anew"
+        changed = _changed(row.lineage, lineage)
+        if changed:
+            return chain, f"{what} was generated with another {', '.join(changed[:5])}"
+        chain.append(row)
+    return chain, None
+
+
+def _changed(theirs: str | None, ours: dict[str, Any] | None) -> list[str]:
+    """Return the keys in which two lineages differ, of those that both have."""
+    if theirs is None or ours is None:
+        return []
+    other = decode_inline(theirs)
+    return sorted(key for key in ours if key in other and other[key] != ours[key])
+
+
+def load_state(
+    handle: StoreHandle, run_pk: int, kind: str, rollout_id: int, attempt: int | None, sample_type: type[Any]
+) -> Any:
+    """Return the data source's state at the end of a rollout, or None."""
+    with paused(), handle.reading() as connection:
+        text = ResumeRepository(connection, run_pk).state(kind, rollout_id, attempt)
+        return None if text is None else _decoder(handle, connection, sample_type, [text]).document(text)
+
+
+def _decoder(
+    handle: StoreHandle, connection: Connection, sample_type: type[Any], documents: Iterable[str]
+) -> SampleDecoder:
+    return SampleDecoder(DocumentBlobs(handle.blobs(connection), documents), sample_type)
+
+
+def _journalled_groups(
+    handle: StoreHandle, connection: Connection, rows: list[Row[Any]], sample_type: type[Any]
+) -> list[Any]:
+    groups = []
+    blobs = handle.blobs(connection)
+    for row in rows:
+        stored = SampleRepository(connection, row.pk).read(layouts_of(row.layouts), blobs)
+        decoder = _decoder(handle, connection, sample_type, documents_of(stored, None))
+        groups += nest(row.nesting, decoder.samples(stored))
+    return groups

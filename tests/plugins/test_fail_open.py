@@ -1,0 +1,204 @@
+"""A store in trouble does not stop training, unless it was asked to; what it cannot take waits in the spool."""
+
+from __future__ import annotations
+
+import logging
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slime_store import SampleStore
+from slime_store.errors import StoreError, StoreFullError
+from slime_store.plugins import session as sessions
+from slime_store.plugins.session import session_of
+from slime_store.store import journal, prepared
+from slime_store.testing import assert_same
+from tests.plugins import given
+from tests.plugins.fake_framework.plugin import FAKE, StoreSource, generate_rollout
+from tests.plugins.given import dataset, group
+
+Args = Callable[..., Namespace]
+
+
+def _spooled(tmp_path: Path) -> Any:
+    [file] = (tmp_path / "spool").glob("run.*.db")
+    sessions.forget_sessions()
+    return SampleStore.open(file, read_only=True)
+
+
+def _train(options: Namespace, n: int = 2) -> list[dict[str, Any]]:
+    """Return the metrics of so many rollouts with an eval after them."""
+    source = StoreSource(options)
+    source.load(-1)
+    metrics = []
+    for number in range(n):
+        given.will_return(number, [group(number)])
+        output = generate_rollout(options, number, source)
+        assert_same(output.samples, [group(number)])
+        metrics.append(output.metrics)
+        source.save(number)
+    given.will_return(n, {"math": dataset()}, evaluation=True)
+    metrics.append(generate_rollout(options, n, source, evaluation=True).metrics)
+    return metrics
+
+
+def _full(*_: Any) -> Any:
+    raise StoreFullError("record a rollout", "no space left")
+
+
+def test_a_store_that_cannot_be_opened_leads_to_the_spool(
+    args: Args, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "store.db").write_text("not a database at all, and long enough to be sure of it" * 30)
+    options = args(slime_store_rollout_function_path=given.PATH, num_rollout=3)
+    caplog.set_level(logging.INFO)
+    metrics = _train(options)
+    assert metrics[-1]["store/errors"] > 0
+    with _spooled(tmp_path) as store:
+        run = store.run("run", create=False)
+        assert_same(run.load_train(0).samples, [group(0)])
+        assert_same(run.load_train(1).samples, [group(1)])
+        assert_same(run.load_eval(2).data, {"math": dataset()})
+    assert "could not" in caplog.text
+    assert "training goes on" in caplog.text
+    assert "slime-store --store URL import" in caplog.text
+    assert (tmp_path / "store.db").read_text().startswith("not a database")
+
+
+def test_an_unreachable_server_is_not_asked_again_and_again(args: Args, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def unreachable(*_: Any, **__: Any) -> Any:
+        asked.append(1)
+        raise StoreError("no route to host")
+
+    monkeypatch.setattr(sessions.SampleStore, "open", unreachable)
+    _train(args(slime_store_rollout_function_path=given.PATH, slime_store_spool_dir="/proc/nowhere"))
+    assert len(asked) < 8  # the spool's own attempts; one for the store
+
+
+def test_a_full_disk_leads_to_the_spool_and_the_store_is_used_again_when_there_is_room(
+    args: Args, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH)
+    source = StoreSource(options)
+    source.load(-1)
+    real = prepared.write_rollout
+
+    def full_for_the_store(handle: Any, *rest: Any) -> Any:
+        return _full() if handle.config.path.name == "store.db" else real(handle, *rest)
+
+    for number in range(3):
+        with monkeypatch.context() as patch:
+            if number == 1:
+                patch.setattr(prepared, "write_rollout", full_for_the_store)
+            given.will_return(number, [group(number)])
+            generate_rollout(options, number, source)
+            session_of(options, FAKE).flush()
+    metrics = session_of(options, FAKE).metrics(0.0)
+    assert (metrics["store/errors"], metrics["store/spooled"]) == (1, 1)
+    with _spooled(tmp_path) as spool, SampleStore.open(tmp_path / "store.db") as store:
+        assert [info.rollout_id for info in spool.run("run", create=False).rollouts()] == [1]
+        assert [info.rollout_id for info in store.run("run", create=False).rollouts()] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "error", [StoreFullError("record a rollout", "no space left"), OSError("gone"), RuntimeError("a fault of ours")]
+)
+def test_an_error_inside_the_journal_costs_the_journal_only(
+    error: Exception, args: Args, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(journal, "write_rollouts", fail)
+    options = args()
+    source = StoreSource(options)
+    source.load(-1)
+    output = generate_rollout(options, 0, source)
+    assert len(output.samples) == 4
+    assert output.metrics["store/errors"] >= 1
+    sessions.forget_sessions()
+    with SampleStore.open(tmp_path / "store.db") as store:
+        assert_same(store.run("run").load_train(0).samples, output.samples)
+
+
+def test_an_error_while_a_group_is_looked_at_costs_the_journal_only(
+    args: Args, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from slime_store.plugins import tracker
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(tracker, "group_index_of", fail)
+    options = args()
+    source = StoreSource(options)
+    assert len(generate_rollout(options, 0, source).samples) == 4
+
+
+def test_what_is_not_even_spooled_is_said_to_be_lost(
+    args: Args, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(prepared, "write_rollout", _full)
+    options = args(slime_store_rollout_function_path=given.PATH)
+    _train(options)
+    session_of(options, FAKE).flush()
+    assert "spool train rollout 0, which is lost" in caplog.text
+
+
+def test_a_value_that_cannot_be_stored_becomes_a_placeholder_and_is_reported(args: Args, tmp_path: Path) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH)
+    given.will_return(0, [group(0, metadata={"file": open, "kept": 1})])
+    assert generate_rollout(options, 0, StoreSource(options)).metrics["store/errors"] == 0
+    sessions.forget_sessions()
+    with SampleStore.open(tmp_path / "store.db") as store:
+        [info] = store.run("run").rollouts()
+        assert "group 0, sample 0, metadata['file']" in info.placeholders
+        assert store.run("run").load_train(0).samples[0][0].metadata["kept"] == 1
+
+
+def test_with_on_error_raise_a_store_that_cannot_be_opened_stops_training(args: Args, tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_text("not a database at all, and long enough to be sure of it" * 30)
+    options = args(slime_store_rollout_function_path=given.PATH, slime_store_on_error="raise")
+    with pytest.raises(StoreError):
+        StoreSource(options).load(-1)
+
+
+def test_with_on_error_raise_a_failed_record_stops_training_at_the_next_call_and_is_spooled(
+    args: Args, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH, slime_store_on_error="raise")
+    source = StoreSource(options)
+    source.load(-1)
+    real = prepared.write_rollout
+    monkeypatch.setattr(
+        prepared,
+        "write_rollout",
+        lambda handle, *rest: _full() if handle.config.path.name == "store.db" else real(handle, *rest),
+    )
+    given.will_return(0, [group(0)])
+    given.will_return(1, [group(1)])
+    with pytest.raises(StoreFullError):
+        generate_rollout(options, 0, source)
+        session_of(options, FAKE).flush()
+        generate_rollout(options, 1, source)
+    monkeypatch.undo()
+    with _spooled(tmp_path) as spool:
+        assert_same(spool.run("run", create=False).load_train(0).samples, [group(0)])
+
+
+def test_with_on_error_raise_and_strict_a_value_that_cannot_be_stored_stops_training(args: Args) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH, slime_store_on_error="raise", slime_store_strict=True)
+    given.will_return(0, [group(0, metadata={"file": open})])
+    with pytest.raises(StoreError, match="group 0, sample 0, metadata"):
+        generate_rollout(options, 0, StoreSource(options))
+
+
+def test_an_error_of_the_rollout_function_is_the_users_own(args: Args) -> None:
+    with pytest.raises(KeyError):
+        options = args(slime_store_rollout_function_path=given.PATH)
+        generate_rollout(options, 99, StoreSource(options))
