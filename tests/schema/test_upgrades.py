@@ -70,8 +70,8 @@ def fill(engine: Engine) -> dict[str, int]:
         insert_rows(
             connection,
             tables["sessions"],
-            ["id", "run_pk", "ordinal", "host", "pid", "started_at", "client"],
-            [(n, 1, n, "host", 1, now, "{}") for n in (1, 2)],
+            ["id", "run_pk", "ordinal", "host", "pid", "started_at", "client", "config"],
+            [(n, 1, n, "host", 1, now, "{}", "null") for n in (1, 2)],
         )
         insert_rows(connection, tables["prompts"], ["id", "digest"], [(n, bytes([n])) for n in (1, 2, 3)])
     return counts(engine)
