@@ -1,4 +1,4 @@
-"""Where a store is: a path or URL, read once and kept with its real password out of sight."""
+"""Where a store is: a path or URL, read once and kept with its real secrets out of sight."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
 
 from slime_store.errors import InvalidUrlError
 
@@ -17,6 +18,10 @@ BUSY_TIMEOUT_SECONDS = 60.0
 """How long a writer waits for another writer's transaction before it fails."""
 
 _SQLITE = "sqlite:///"
+_MASK = "***"
+_SECRET_OPTION = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
+"""Options of a URL's query that hold a secret, or the place of one: password, sslpassword, passfile, sslkey ..."""
+
 _SQLITE_URL = re.compile(r"sqlite(\+pysqlite)?://(/(?P<path>.*))?", re.DOTALL)
 
 
@@ -25,7 +30,7 @@ class StoreConfig:
     """One store's address and how it is opened.
 
     Attributes:
-        url: the full URL, password included, never printed; for SQLite ``sqlite:///`` and the absolute path.
+        url: the full URL, secrets included, never printed; for SQLite ``sqlite:///`` and the absolute path.
         read_only: never create, migrate or write.
         busy_timeout: seconds a writer waits for another writer.
     """
@@ -64,10 +69,20 @@ class StoreConfig:
 
     @property
     def display_url(self) -> str:
-        """The URL for people: the password is ``***``, an SQLite store is its path."""
+        """The URL for people: passwords and the like are ``***``, an SQLite store is its path."""
         if self.is_sqlite:
             return self.url.removeprefix(_SQLITE) or "sqlite:// (in memory)"
-        return self.sqlalchemy_url.render_as_string(hide_password=True)
+        return masked(self.sqlalchemy_url)
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text, such as a driver's message, with every secret of the URL masked."""
+        url = self.sqlalchemy_url
+        secrets = {str(url.password)} if url.password else set()
+        secrets |= {value for values in secret_options(url).values() for value in values}
+        spellings = {spell(secret) for secret in secrets for spell in (str, quote, quote_plus)} - {""}
+        for spelling in sorted(spellings, key=len, reverse=True):  # no secret is cut by one that is part of it
+            text = text.replace(spelling, _MASK)
+        return text
 
     @property
     def is_sqlite(self) -> bool:
@@ -89,6 +104,17 @@ class StoreConfig:
         return f"StoreConfig({self.display_url!r}, read_only={self.read_only})"
 
 
+def secret_options(url: URL) -> dict[str, tuple[str, ...]]:
+    """Return the options of a URL's query that must not be shown, with their values."""
+    return {name: tuple(values) for name, values in url.normalized_query.items() if _SECRET_OPTION.search(name)}
+
+
+def masked(url: URL) -> str:
+    """Return a URL as text without its password and without the secrets of its query: the one way to print it."""
+    shown = url.update_query_dict(dict.fromkeys(secret_options(url), _MASK))
+    return shown.render_as_string(hide_password=True).replace(quote_plus(_MASK), _MASK)
+
+
 def _read_target(target: str | os.PathLike[str] | URL) -> str:
     """Return the full URL of what the caller named."""
     from sqlalchemy import URL, make_url
@@ -98,26 +124,32 @@ def _read_target(target: str | os.PathLike[str] | URL) -> str:
         if target.get_backend_name() != "sqlite":
             return _postgresql(target)
         if target.get_driver_name() not in ("pysqlite", "sqlite") or target.query:
-            raise InvalidUrlError(
-                target.render_as_string(), "SQLite is reached by Python's own driver, without options"
-            )
+            raise InvalidUrlError(masked(target), "SQLite is reached by Python's own driver, without options")
         return _sqlite(target.database or "")
     text = os.fspath(target)
     if not isinstance(text, str) or not text or "\0" in text:
-        raise InvalidUrlError(repr(target), "it is empty or not text")
+        raise InvalidUrlError(_unread(text) if isinstance(text, str) else repr(text), "it is empty or not text")
     match = _SQLITE_URL.fullmatch(text)
     if match is not None:
         path = match["path"] or ""
         if "?" in path:
-            raise InvalidUrlError(text, "SQLite URL options are not supported; give a path with ? in it as a path")
+            raise InvalidUrlError(
+                masked(make_url(text)), "SQLite URL options are not supported; give a path with ? in it as a path"
+            )
         return _sqlite(path)
     if "://" not in text:
         return _sqlite(text)
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise InvalidUrlError(text.split("://")[0] + "://...", "the URL cannot be read") from None
+        raise InvalidUrlError(_unread(text), "the URL cannot be read") from None
     return _postgresql(url)
+
+
+def _unread(text: str) -> str:
+    """Return what can be shown of a text that nothing is known of."""
+    scheme, separator, _ = text.partition("://")
+    return f"{scheme}://..." if separator else text
 
 
 def _sqlite(database: str) -> str:
@@ -136,7 +168,7 @@ def _sqlite(database: str) -> str:
 def _postgresql(url: URL) -> str:
     backend = url.drivername.partition("+")[0]
     if backend not in ("postgresql", "postgres"):
-        raise InvalidUrlError(url.render_as_string(), f"{backend} is not supported")
+        raise InvalidUrlError(masked(url), f"{backend} is not supported")
     if url.drivername not in (backend, "postgresql+psycopg"):
-        raise InvalidUrlError(url.render_as_string(), "PostgreSQL is reached by psycopg 3 only")
+        raise InvalidUrlError(masked(url), "PostgreSQL is reached by psycopg 3 only")
     return url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)

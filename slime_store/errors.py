@@ -266,6 +266,17 @@ class BlobMissingError(StoreError, LookupError):
         return f"blob {self.name} is missing; see `store.verify()` for what is affected"
 
 
+class MissingPackageError(StoreError, ImportError):
+    """An optional package that this needs cannot be imported."""
+
+    def __init__(self, package: str, extra: str, reason: str) -> None:
+        super().__init__(package, extra, reason)
+        self.package, self.extra, self.reason = package, extra, reason
+
+    def __str__(self) -> str:
+        return f"{self.package} cannot be imported ({self.reason}); pip install slime-store[{self.extra}]"
+
+
 class InvalidUrlError(StoreError, ValueError):
     """The path or URL does not name a store."""
 

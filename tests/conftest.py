@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
-from tests.services import postgres
+from tests.services import outside, postgres
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1000)
@@ -60,8 +60,11 @@ def store_url(request: pytest.FixtureRequest) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say loudly when one of the two databases was not tested."""
+    """Say loudly when one of the two databases, or what needs something from outside, was not tested."""
     if postgres.server_programs() is None:
         terminalreporter.section("PostgreSQL was NOT tested", sep="!", red=True, bold=True)
         terminalreporter.line(f"{postgres.MISSING}; the tests that need it were skipped or failed.")
         terminalreporter.line("On Debian: apt-get install postgresql")
+    for what, remedy in outside.missing():
+        terminalreporter.section(f"{what} was NOT tested", sep="!", red=True, bold=True)
+        terminalreporter.line(f"The tests that need it were skipped: {remedy}")

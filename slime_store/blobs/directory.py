@@ -9,6 +9,7 @@ transaction, and a file can be removed without asking who else may be about to u
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import uuid
@@ -19,6 +20,7 @@ from slime_store.errors import BlobCorruptError, BlobMissingError
 
 _NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{32}\.blob")
 _TEMPORARY = ".tmp"
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS, whose fsync leaves data in the drive's memory
 
 
 class BlobDirectory:
@@ -30,6 +32,7 @@ class BlobDirectory:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._durable: set[str] = set()  # subdirectories whose entry this process has synced
 
     @classmethod
     def beside(cls, database: Path) -> BlobDirectory:
@@ -42,19 +45,21 @@ class BlobDirectory:
         token = uuid.uuid4().hex
         name = f"{token[:2]}/{token}.blob"
         path = self.root / name
-        new = not path.parent.exists()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.exists():
+            self._durable.discard(token[:2])
+            path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(path.name + _TEMPORARY)
         try:
             with open(temporary, "xb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                _sync(file.fileno())
             os.rename(temporary, path)
-            _sync_directory(path.parent)
-            if new:
-                _sync_directory(self.root)
-                _sync_directory(self.root.parent)
+            sync_directory(path.parent)
+            if token[:2] not in self._durable:  # made just now, perhaps by another process that has not synced it yet
+                sync_directory(self.root)
+                sync_directory(self.root.parent)
+                self._durable.add(token[:2])
         except BaseException:
             for left_over in (temporary, path):
                 with contextlib.suppress(OSError):
@@ -106,9 +111,20 @@ class BlobDirectory:
         return self.root / name
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Make the entries of a directory outlive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        _sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync(descriptor: int) -> None:
+    if _FULL_SYNC is not None:
+        try:
+            fcntl.fcntl(descriptor, _FULL_SYNC)
+            return
+        except OSError:  # a file system that has only the other
+            pass
+    os.fsync(descriptor)

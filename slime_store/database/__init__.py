@@ -1,10 +1,12 @@
 """Engines, transactions and bulk inserts; knows no table by name."""
 
+from slime_store.database.after_fork import tell_after_fork
 from slime_store.database.bulk import chunked, insert_rows
 from slime_store.database.changes import schema_change
 from slime_store.database.engine import create_store_engine, engine_config
 from slime_store.database.failures import translate_os_error, translated
 from slime_store.database.filesystem import filesystem_type
+from slime_store.database.journal import settle_journal
 from slime_store.database.transactions import read, write
 
 __all__ = [
@@ -15,6 +17,8 @@ __all__ = [
     "insert_rows",
     "read",
     "schema_change",
+    "settle_journal",
+    "tell_after_fork",
     "translate_os_error",
     "translated",
     "write",

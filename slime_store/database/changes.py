@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine, text
 
 from slime_store.database import filesystem
-from slime_store.database.engine import BEGIN_OPTION, engine_state
+from slime_store.database.advisory_locks import SCHEMA_CHANGE
+from slime_store.database.engine import engine_state
 from slime_store.database.failures import translated
 from slime_store.database.forks import guarded_transaction
 from slime_store.database.postgresql import schema_name
 from slime_store.database.sqlite import APPLICATION_ID, PAGE_SIZE
+from slime_store.database.transactions import WRITE_OPTIONS
 from slime_store.errors import DatabaseError, ReadOnlyStoreError
-
-_ADVISORY_LOCK = 0x534C5354  # "SLST"
 
 
 @contextmanager
@@ -34,7 +34,8 @@ def schema_change(engine: Engine) -> Iterator[Connection]:
     state = engine_state(engine)
     if state.config.read_only:
         raise ReadOnlyStoreError("change the schema")
-    with translated(state.config), guarded_transaction(), state.lock, engine.connect() as connection:
+    with translated(state.config), guarded_transaction(engine), state.lock, engine.connect() as connection:
+        connection = connection.execution_options(**WRITE_OPTIONS[engine.dialect.name])
         if engine.dialect.name == "sqlite":
             with _sqlite(connection) as connection:
                 yield connection
@@ -54,7 +55,6 @@ def _sqlite(connection: Connection) -> Iterator[Connection]:
     if is_new:
         driver.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     try:
-        connection = connection.execution_options(**{BEGIN_OPTION: "BEGIN IMMEDIATE"})
         with connection.begin():
             yield connection
             if is_new:
@@ -73,7 +73,7 @@ def _sqlite(connection: Connection) -> Iterator[Connection]:
 
 def _prepare_postgresql(connection: Connection, schema: str, display_url: str) -> None:
     connection.execute(
-        text("SELECT pg_advisory_xact_lock(:ours, hashtext(:schema))"), {"ours": _ADVISORY_LOCK, "schema": schema}
+        text("SELECT pg_advisory_xact_lock(:ours, hashtext(:schema))"), {"ours": SCHEMA_CHANGE, "schema": schema}
     )
     encoding = connection.scalar(text("SHOW server_encoding"))
     if encoding != "UTF8":

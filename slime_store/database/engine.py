@@ -9,6 +9,7 @@ from typing import cast
 from sqlalchemy import Connection, Engine
 
 from slime_store.config import StoreConfig
+from slime_store.database.after_fork import tell_after_fork
 from slime_store.database.forks import make_fork_safe
 
 STATE_OPTION = "slime_store_state"
@@ -32,6 +33,10 @@ class EngineState:
     lock: threading.RLock = field(default_factory=threading.RLock)
     connection: Connection | None = None
 
+    def after_fork(self) -> None:
+        """Take a lock of one's own: the parent's may be held by a thread that is not here."""
+        self.lock = threading.RLock()
+
 
 def create_store_engine(config: StoreConfig) -> Engine:
     """Return the engine of the store at ``config``. Connects to nothing and creates no file.
@@ -41,6 +46,7 @@ def create_store_engine(config: StoreConfig) -> Engine:
 
     Raises:
         InvalidUrlError: an option of the URL makes no sense.
+        MissingPackageError: the database's driver is not installed.
     """
     state = EngineState(config)
     if config.is_sqlite:
@@ -49,6 +55,7 @@ def create_store_engine(config: StoreConfig) -> Engine:
         from slime_store.database.postgresql import create_postgresql_engine as create
     engine = create(config, {STATE_OPTION: state})
     make_fork_safe(engine)
+    tell_after_fork(state)
     return engine
 
 

@@ -1,4 +1,4 @@
-"""Turns what the drivers raise into our own errors: typed, chained, without passwords and without parameters."""
+"""Turns what the drivers raise into our own errors: typed, chained, without secrets and without parameters."""
 
 from __future__ import annotations
 
@@ -94,9 +94,7 @@ def _kind(error: BaseException) -> str:
 
 def _reason(error: BaseException, config: StoreConfig) -> str:
     lines = str(error).strip().splitlines()
-    reason = lines[0] if lines else type(error).__name__
-    password = config.sqlalchemy_url.password
-    return reason.replace(password, "***") if password else reason
+    return config.without_secrets(lines[0] if lines else type(error).__name__)
 
 
 def _nearly_full(config: StoreConfig) -> bool:

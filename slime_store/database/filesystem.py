@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 _MOUNT_TABLE = Path("/proc/self/mounts")
 
 _NETWORK = frozenset(
-    {"9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "gfs", "gfs2", "glusterfs", "gpfs", "lustre", "mfs"}
-    | {"ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "pvfs2", "smb3", "smbfs", "vboxsf", "wekafs"}
+    {"9p", "acfs", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "fuse", "gfs", "gfs2", "glusterfs", "gpfs"}
+    | {"lustre", "macfuse", "mfs", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "osxfuse", "panfs", "pvfs2"}
+    | {"smb3", "smbfs", "vboxsf", "virtiofs", "webdav", "weka", "wekafs"}
 )
 _LOCAL_FUSE = frozenset({"fuse.fuse-overlayfs", "fuse.lxcfs", "fuse.ntfs-3g", "fuse.ext4", "fuse.mergerfs"})
 
-_warned: set[tuple[int, str]] = set()
+_DARWIN_MOUNT = re.compile(r".+? on (?P<point>/.*) \((?P<kind>[^,()]+)[^()]*\)")
+
+_warned: set[tuple[int, str, str]] = set()
 
 
 class NetworkFileSystemWarning(UserWarning):
@@ -22,24 +28,16 @@ class NetworkFileSystemWarning(UserWarning):
 
 
 def filesystem_type(path: str | os.PathLike[str]) -> str:
-    """Return the type of the file system that holds ``path``, as the mount table names it (``"ext4"``, ``"nfs4"``).
+    """Return the type of the file system that holds ``path``, as the system names it (``"ext4"``, ``"nfs4"``).
 
-    The path need not exist. Empty where there is no mount table to read (other systems than Linux).
+    The path need not exist. Linux is asked by its mount table, macOS by ``mount``; empty on other systems.
     """
-    try:
-        lines = _MOUNT_TABLE.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return ""
     target = os.path.realpath(path)
     best, found = "", ""
-    for line in lines:
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        mount = _unescape(fields[1])
+    for mount, kind in _mounts():
         inside = target == mount or target.startswith(mount.rstrip("/") + "/")
         if inside and len(mount) >= len(best):  # the later of equals hides the earlier
-            best, found = mount, fields[2]
+            best, found = mount, kind
     return found
 
 
@@ -48,18 +46,52 @@ def is_network(kind: str) -> bool:
     return kind in _NETWORK or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)
 
 
-def warn_if_network(path: Path, kind: str) -> None:
-    """Warn, once for each directory in each process, that a store lies on a network file system."""
-    seen = (os.getpid(), str(path.parent))
-    if is_network(kind) and seen not in _warned:
-        _warned.add(seen)
-        warnings.warn(
-            f"{path} is on a network file system ({kind}): the store uses a rollback journal there, which is slower, "
-            "and relies on that file system's locks. Use a local disk, or PostgreSQL "
-            "(postgresql+psycopg://HOST/DB) when several machines write",
-            NetworkFileSystemWarning,
-            stacklevel=4,
+def warn_of_network(path: Path, kind: str, journal_mode: str) -> None:
+    """Warn, once for each file and journal mode in each process, that a store lies on a network file system."""
+    seen = (os.getpid(), str(path), journal_mode)
+    if seen in _warned:
+        return
+    _warned.add(seen)
+    if journal_mode == "wal":
+        how = (
+            "the store is in write-ahead-log mode, which works only while all its users are on one machine. It leaves "
+            "that mode when it is opened for writing while nobody else has it open"
         )
+    else:
+        how = "the store uses a rollback journal there, which is slower, and relies on that file system's locks"
+    warnings.warn(
+        f"{path} is on a network file system ({kind}): {how}. Use a local disk, or PostgreSQL "
+        "(postgresql+psycopg://HOST/DB) when several machines write",
+        NetworkFileSystemWarning,
+        stacklevel=5,  # of `SampleStore.open`
+    )
+
+
+def _mounts() -> Iterator[tuple[str, str]]:
+    """Yield mount points and the types of their file systems, in the order of mounting."""
+    try:
+        lines = _MOUNT_TABLE.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        for line in _darwin_mounts().splitlines():
+            match = _DARWIN_MOUNT.fullmatch(line)
+            if match is not None:
+                yield match["point"], match["kind"]
+        return
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) >= 3:
+            yield _unescape(fields[1]), fields[2]
+
+
+def _darwin_mounts() -> str:
+    """Return what ``mount`` says on macOS: ``host:/runs on /Volumes/runs (nfs, nodev, nosuid)``."""
+    if os.uname().sysname != "Darwin":
+        return ""
+    try:
+        done = subprocess.run(["/sbin/mount"], stdin=subprocess.DEVNULL, capture_output=True, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return os.fsdecode(done.stdout)
 
 
 def _unescape(field: str) -> str:

@@ -5,17 +5,19 @@ parent: even a *new* connection of the child then believes it holds locks that i
 3.40: the parent has one idle connection and forks, the child opens its own and commits, the parent closes its
 connection and so deletes the write-ahead log beneath the child; what the child commits next is lost. So before a fork
 the parent closes its idle connections and waits for the running transactions of its other threads; afterwards the
-child starts with a pool of its own. A PostgreSQL connection is simply left to the parent.
+child starts with a pool of its own. A PostgreSQL connection is simply left to the parent, whose transactions hold no
+fork up.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from sqlalchemy import Engine
@@ -23,6 +25,8 @@ from sqlalchemy.pool import StaticPool
 
 FORK_WAIT_SECONDS = 30.0
 """How long a fork waits for the transactions of other threads before it goes on without them."""
+
+_log = logging.getLogger("slime_store")
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 _abandoned: list[Any] = []  # pools of the parent: never closed by the child
@@ -52,11 +56,12 @@ class _Gate:
                     del self.active[thread]
                 self.changed.notify_all()
 
-    def close(self) -> None:
+    def close(self) -> bool:
+        """Let no transaction begin and wait for those that run; tell whether all have ended in time."""
         thread = threading.get_ident()
         with self.changed:
             self.forking = True
-            self.changed.wait_for(lambda: not any(t != thread for t in self.active), FORK_WAIT_SECONDS)
+            return self.changed.wait_for(lambda: not any(t != thread for t in self.active), FORK_WAIT_SECONDS)
 
     def open(self) -> None:
         with self.changed:
@@ -67,12 +72,9 @@ class _Gate:
 _gate = _Gate()
 
 
-@contextmanager
-def guarded_transaction() -> Iterator[None]:
-    """Keep a fork in another thread waiting while the body runs; a few microseconds."""
-    gate = _gate
-    with gate.transaction():
-        yield
+def guarded_transaction(engine: Engine) -> AbstractContextManager[None]:
+    """Keep a fork in another thread waiting while the body runs, if it uses SQLite; a few microseconds."""
+    return _gate.transaction() if engine.dialect.name == "sqlite" else nullcontext()
 
 
 def make_fork_safe(engine: Engine) -> None:
@@ -84,11 +86,18 @@ def make_fork_safe(engine: Engine) -> None:
 
 
 def _before() -> None:
-    if _engines:
-        _gate.close()
-        for engine in list(_engines):
-            if engine.dialect.name == "sqlite" and not _in_memory(engine):
-                engine.dispose()
+    embedded = [engine for engine in list(_engines) if engine.dialect.name == "sqlite"]
+    if not embedded:
+        return
+    if not _gate.close():
+        _log.warning(
+            "this process forks while a transaction of another thread is still running after %g s: "
+            "the child must not use the store that it is on",
+            FORK_WAIT_SECONDS,
+        )
+    for engine in embedded:
+        if not _in_memory(engine):
+            engine.dispose()
 
 
 def _after_in_parent() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
 
-from slime_store.config import StoreConfig
-from slime_store.errors import InvalidUrlError
+from slime_store.config import StoreConfig, secret_options
+from slime_store.errors import InvalidUrlError, MissingPackageError
 
 DEFAULT_SCHEMA = "slime_store"
 
@@ -39,12 +39,19 @@ def create_postgresql_engine(config: StoreConfig, options: dict[str, Any]) -> En
 
     Raises:
         InvalidUrlError: the ``schema`` option is no plain name.
+        MissingPackageError: psycopg is not installed.
     """
+    try:
+        import psycopg  # noqa: F401  SQLAlchemy's own error names no way out
+    except ImportError as error:  # also where its C library is missing
+        raise MissingPackageError("psycopg", "postgres", str(error)) from error
     schema = schema_name(config)
     url = config.sqlalchemy_url.difference_update_query(["schema"])
+    given = {name: values[-1] for name, values in secret_options(url).items()}  # not in the engine's repr
     engine = create_engine(
-        url,
-        connect_args={name: value for name, value in _CONNECT_ARGS.items() if name not in url.query},
+        url.difference_update_query(given),
+        connect_args={name: value for name, value in _CONNECT_ARGS.items() if name not in url.query} | given,
+        hide_parameters=True,
         pool_size=5,
         max_overflow=-1,  # a thread waits for the database, never for a connection
         pool_pre_ping=True,  # a run lasts days: the server is restarted under it

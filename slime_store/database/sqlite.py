@@ -27,7 +27,6 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from slime_store.config import StoreConfig
-from slime_store.database import filesystem
 from slime_store.database.engine import BEGIN_OPTION
 from slime_store.errors import StoreNotFoundError
 
@@ -56,13 +55,21 @@ def create_sqlite_engine(config: StoreConfig, options: dict[str, Any]) -> Engine
         connection.execute("PRAGMA foreign_keys = ON")
         # FULL for the write-ahead log; for a rollback journal also its directory, or power loss undoes a commit
         connection.execute("PRAGMA synchronous = EXTRA")
+        # on macOS fsync leaves the data in the drive's memory; elsewhere these do nothing
+        connection.execute("PRAGMA fullfsync = ON")
+        connection.execute("PRAGMA checkpoint_fullfsync = ON")
         connection.execute(f"PRAGMA journal_size_limit = {_JOURNAL_SIZE_LIMIT}")
         return connection
 
     if path is None:
-        engine = create_engine(config.sqlalchemy_url, creator=connect, poolclass=StaticPool, execution_options=options)
+        engine = create_engine(
+            config.sqlalchemy_url,
+            creator=connect,
+            poolclass=StaticPool,
+            execution_options=options,
+            hide_parameters=True,
+        )
     else:
-        filesystem.warn_if_network(path, filesystem.filesystem_type(path))
         # Kept connections, not NullPool: closing the last one checkpoints the log, 10 times the cost of a small read.
         # No upper limit: a thread that waits for a connection, instead of for the database, has no timeout of ours.
         engine = create_engine(
@@ -72,6 +79,7 @@ def create_sqlite_engine(config: StoreConfig, options: dict[str, Any]) -> Engine
             pool_size=5,
             max_overflow=-1,
             execution_options=options,
+            hide_parameters=True,
         )
         if config.read_only:
             event.listen(engine, "connect", lambda _, record: _note_frozen(path, record))
@@ -88,7 +96,8 @@ def file_uri(path: Path, *, read_only: bool) -> str:
     """
     if not path.exists():
         raise StoreNotFoundError(str(path))
-    uri = f"file:{quote(os.fsencode(path))}?mode={'ro' if read_only else 'rw'}"
+    # with an empty authority: of a path with two slashes in front SQLite would take the first name for one
+    uri = f"file://{quote(os.fsencode(path.absolute()))}?mode={'ro' if read_only else 'rw'}"
     return f"{uri}&immutable=1" if read_only and is_frozen(path) else uri
 
 

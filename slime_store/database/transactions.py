@@ -18,10 +18,11 @@ _READ_OPTIONS: dict[str, dict[str, Any]] = {
     # one snapshot for all queries of the transaction, as SQLite gives it
     "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
 }
-_WRITE_OPTIONS: dict[str, dict[str, Any]] = {
+WRITE_OPTIONS: dict[str, dict[str, Any]] = {
     # a transaction that reads first and turns into a writer fails at once, whatever the timeout
     "sqlite": {BEGIN_OPTION: "BEGIN IMMEDIATE"},
-    "postgresql": {},
+    # whatever the server's default: what was looked up before a lock was waited for is looked up again after it
+    "postgresql": {"isolation_level": "READ COMMITTED"},
 }
 
 
@@ -56,14 +57,14 @@ def write(engine: Engine) -> Iterator[Connection]:
     """
     if engine_state(engine).config.read_only:
         raise ReadOnlyStoreError("write")
-    with _transaction(engine, _WRITE_OPTIONS[engine.dialect.name]) as connection:
+    with _transaction(engine, WRITE_OPTIONS[engine.dialect.name]) as connection:
         yield connection
 
 
 @contextmanager
 def _transaction(engine: Engine, options: dict[str, Any]) -> Iterator[Connection]:
     state = engine_state(engine)
-    with translated(state.config), guarded_transaction():
+    with translated(state.config), guarded_transaction(engine):
         if state.config.is_memory:
             with _shared(engine, state) as connection:
                 yield connection

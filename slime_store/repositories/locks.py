@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, text
 
-_SHARED_CONTENT = 0x534C5354  # any number that no other program in the database is likely to lock
+from slime_store.database.advisory_locks import SHARED_CONTENT
 
 
 def lock_shared_content(connection: Connection, *, exclusive: bool) -> None:
@@ -15,4 +15,4 @@ def lock_shared_content(connection: Connection, *, exclusive: bool) -> None:
     """
     if connection.dialect.name == "postgresql":
         mode = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"
-        connection.execute(text(f"SELECT {mode}({_SHARED_CONTENT}, hashtext(current_schema()))"))
+        connection.execute(text(f"SELECT {mode}({SHARED_CONTENT}, hashtext(current_schema()))"))

@@ -9,8 +9,16 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect
 
+from slime_store.blobs import sync_directory
 from slime_store.config import StoreConfig
-from slime_store.database import create_store_engine, engine_config, schema_change, translate_os_error
+from slime_store.database import (
+    create_store_engine,
+    engine_config,
+    schema_change,
+    settle_journal,
+    tell_after_fork,
+    translate_os_error,
+)
 from slime_store.errors import (
     DamagedStoreError,
     DatabaseError,
@@ -23,7 +31,20 @@ from slime_store.schema.inspection import check_path, explain_refused_file, refu
 from slime_store.schema.location import migrations_directory
 from slime_store.schema.revisions import HEAD, REVISIONS, VERSION_TABLE, read_revision, stored_revision
 
-_alembic_lock = threading.Lock()  # Alembic's `op` and `context` are global to the process
+
+class _Alembic:
+    """Has the lock that upgrades take: Alembic's `op` and `context` are global to the process."""
+
+    def __init__(self) -> None:
+        self.after_fork()
+        tell_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Take a lock of one's own: the parent's may be held by a thread that is not here."""
+        self.lock = threading.Lock()
+
+
+_alembic = _Alembic()
 
 
 def ensure_schema(engine: Engine, config: StoreConfig) -> None:
@@ -55,6 +76,7 @@ def ensure_schema(engine: Engine, config: StoreConfig) -> None:
             raise
         raise explain_refused_file(config, config.path, error) from error.__cause__
     if revision == HEAD:
+        settle_journal(engine)
         return
     if revision is None:
         refuse_foreign(engine, VERSION_TABLE)
@@ -64,12 +86,13 @@ def ensure_schema(engine: Engine, config: StoreConfig) -> None:
         raise NewerSchemaError(config.display_url, revision)
     elif config.read_only:
         raise OutdatedSchemaError(config.display_url, revision)
+    settle_journal(engine)
     upgrade(engine)
 
 
 def upgrade(engine: Engine) -> None:
     """Upgrade to the newest revision in one transaction; the version is looked at again inside it."""
-    with _alembic_lock, schema_change(engine) as connection:
+    with _alembic.lock, schema_change(engine) as connection:
         with connection.begin_nested():  # a missing version table must not end the transaction on PostgreSQL
             revision = _revision_or_none(connection)
         display_url = engine_config(engine).display_url
@@ -147,11 +170,7 @@ def _publish(draft: Path, path: Path) -> None:
     except OSError:  # a file system without links
         if not path.exists():
             os.rename(draft, path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)
 
 
 def _revision_or_none(connection: Connection) -> str | None:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
+from slime_store.database import tell_after_fork
 from slime_store.errors import BackgroundRecordError
-from slime_store.store.forks import tell_after_fork
 
 T = TypeVar("T")
 
@@ -46,12 +46,27 @@ class BackgroundWriter:
         places = None if self._is_writer() else self._places
         if places is not None:
             places.acquire()
-        with self._lock:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(1, thread_name_prefix="slime_store-writer")
-            future = self._executor.submit(self._run, what, task)
-            self._pending.add(future)
+        try:
+            with self._lock:
+                future = self._submit(what, task)
+                self._pending.add(future)
+        except BaseException:
+            if places is not None:
+                places.release()
+            raise
         future.add_done_callback(lambda done: self._finished(done, places))
+        return future
+
+    def _submit(self, what: str, task: Callable[[], T]) -> Future[T]:
+        if self._executor is not None:
+            return self._executor.submit(self._run, what, task)
+        executor = ThreadPoolExecutor(1, thread_name_prefix="slime_store-writer")
+        try:
+            future = executor.submit(self._run, what, task)
+        except BaseException:  # no thread can be started, but the task is queued: it must never run after all
+            executor.shutdown(wait=False, cancel_futures=True)
+            raise
+        self._executor = executor
         return future
 
     def raise_failure(self) -> None:

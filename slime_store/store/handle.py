@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine
 
 from slime_store.blobs import BlobDirectory
 from slime_store.config import StoreConfig
-from slime_store.database import create_store_engine, read, write
+from slime_store.database import create_store_engine, read, tell_after_fork, write
 from slime_store.errors import DatabaseError, ReadOnlyStoreError, StoreClosedError, StoreNotPicklableError
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.schema import ensure_schema
@@ -32,7 +32,8 @@ class StoreHandle:
         self._engine: Engine | None = None
         self._file: tuple[int, int] | None = None
         self._closed = False
-        self._lock = threading.Lock()
+        self.after_fork()
+        tell_after_fork(self)
 
     @property
     def engine(self) -> Engine:
@@ -47,7 +48,11 @@ class StoreHandle:
         with self._lock:
             if self._engine is None:
                 engine = create_store_engine(self.config)
-                ensure_schema(engine, self.config)
+                try:
+                    ensure_schema(engine, self.config)
+                except BaseException:
+                    engine.dispose()
+                    raise
                 self._engine = engine
                 self._file = self._file_identity()
                 weakref.finalize(self, self._engine.dispose)  # nobody closes the store of a run that was unpickled
@@ -114,6 +119,10 @@ class StoreHandle:
             self.sessions.end()
             if self._engine is not None:
                 self._engine.dispose()
+
+    def after_fork(self) -> None:
+        """Take a lock of one's own: the parent's may be held by a thread that is not here."""
+        self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         if self.config.is_memory:

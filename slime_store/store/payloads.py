@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -69,11 +70,37 @@ def blob_payload(digest: str, array: np.ndarray[Any, Any], writer: PayloadWriter
 
 
 def _map(work: Callable[[T], R], items: list[T], threads: int) -> list[R]:
-    if threads == 1 or len(items) < 2:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(threads) as executor:
+    """Work on each item exactly once, in this thread and up to ``threads - 1`` more; results in the items' order.
+
+    Threads of its own, not an executor: one that cannot start a thread raises, yet keeps the item in its queue.
+    """
+    todo = deque(enumerate(items))
+    results: dict[int, R] = {}
+    errors: list[BaseException] = []
+
+    def work_off() -> None:
+        while True:
+            try:
+                position, item = todo.popleft()
+            except IndexError:
+                return
+            try:
+                results[position] = work(item)
+            except BaseException as error:
+                errors.append(error)
+                todo.clear()
+
+    helpers: list[threading.Thread] = []
+    for _ in range(min(threads, len(items)) - 1):
+        helper = threading.Thread(target=work_off, name="slime_store-payloads")
         try:
-            results = executor.map(work, items)
-        except RuntimeError:  # the interpreter is shutting down and starts no more threads
-            return [work(item) for item in items]
-        return list(results)
+            helper.start()
+        except RuntimeError:  # no more threads, or the interpreter is shutting down: those that run do it all
+            break
+        helpers.append(helper)
+    work_off()
+    for helper in helpers:
+        helper.join()
+    if errors:
+        raise errors[0]
+    return [results[position] for position in range(len(items))]

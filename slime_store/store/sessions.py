@@ -14,8 +14,8 @@ from datetime import datetime, timezone
 from sqlalchemy import Connection
 
 from slime_store.codecs.documents.plain import plain_json
+from slime_store.database import tell_after_fork
 from slime_store.repositories.runs import RunRepository
-from slime_store.store.forks import tell_after_fork
 
 _FRAMEWORKS = ("slime", "miles", "torch", "sglang")
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from slime_store.blobs import FILE_BYTES, BlobDirectory, PayloadWriter
+from slime_store.blobs import directory as directory_module
 from slime_store.errors import BlobCorruptError, BlobMissingError
 
 
@@ -53,3 +57,52 @@ def test_only_large_payloads_go_to_files(tmp_path: Path) -> None:
     assert (small.data, small.file_name) == (b"x" * 10, None)
     assert large.data is None and writer.written == [large.file_name]
     assert PayloadWriter(None).keep("raw.1", "uint8", FILE_BYTES, b"x" * FILE_BYTES).file_name is None
+
+
+def synced_directories(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Note the directories that are synced from now on."""
+    synced: list[Path] = []
+    sync = directory_module.sync_directory
+
+    def noted(path: Path) -> None:
+        synced.append(path)
+        sync(path)
+
+    monkeypatch.setattr(directory_module, "sync_directory", noted)
+    return synced
+
+
+def test_a_directory_that_another_process_has_just_made_is_synced_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = BlobDirectory(tmp_path / "blobs")
+    monkeypatch.setattr(directory_module.uuid, "uuid4", lambda: SimpleNamespace(hex="ab" + secrets.token_hex(15)))
+    (tmp_path / "blobs" / "ab").mkdir(parents=True)  # by the other one, which has not synced it yet
+    synced = synced_directories(monkeypatch)
+    directory.write(b"content")
+    assert synced == [tmp_path / "blobs" / "ab", tmp_path / "blobs", tmp_path]
+    synced.clear()
+    directory.write(b"content")
+    assert synced == [tmp_path / "blobs" / "ab"]  # known to be there
+    shutil.rmtree(tmp_path / "blobs")
+    directory.write(b"content")
+    assert synced[-2:] == [tmp_path / "blobs", tmp_path]
+
+
+def test_on_macos_files_and_directories_are_synced_down_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(directory_module, "_FULL_SYNC", 51)
+    monkeypatch.setattr(directory_module.fcntl, "fcntl", lambda _descriptor, request: asked.append(request))
+    monkeypatch.setattr("os.fsync", lambda _descriptor: pytest.fail("this would leave it in the drive's memory"))
+    BlobDirectory(tmp_path / "blobs").write(b"content")
+    assert asked == [51] * 4
+
+    def refuse(_descriptor: int, _request: int) -> None:
+        raise OSError(45, "Operation not supported")
+
+    monkeypatch.setattr(directory_module.fcntl, "fcntl", refuse)
+    monkeypatch.setattr("os.fsync", asked.append)
+    BlobDirectory(tmp_path / "others").write(b"content")
+    assert len(asked) == 8

@@ -26,6 +26,16 @@ def test_h6_an_awkward_password_is_kept_and_never_shown() -> None:
             assert "***" in shown
 
 
+@pytest.mark.parametrize("option", ["password", "sslpassword", "passfile", "sslkey", "oauth_client_secret"])
+def test_h6_secrets_in_the_query_are_kept_and_never_shown(option: str) -> None:
+    config = StoreConfig.parse(f"postgresql+psycopg://h/db?{option}=p%40ss%252F&sslmode=require")
+    assert config.sqlalchemy_url.query[option] == PASSWORD
+    for shown in (repr(config), config.display_url, config.without_secrets(f"bad {PASSWORD} in {config.url}")):
+        assert PASSWORD not in shown and "p%40ss" not in shown
+        assert "***" in shown
+    assert f"{option}=***" in config.display_url and "sslmode=require" in config.display_url
+
+
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
 def test_postgresql_is_reached_by_psycopg_3(scheme: str) -> None:
     assert StoreConfig.parse(f"{scheme}://host/db").sqlalchemy_url.drivername == "postgresql+psycopg"
@@ -67,7 +77,9 @@ def test_what_names_no_store_is_refused(target: str) -> None:
 
 def test_a_refused_address_shows_no_password() -> None:
     for target in ("mysql://me:hidden-word@host/db", "postgresql+psycopg2://me:hidden-word@host/db",
-                   "postgresql://me:hidden-word@host:port/db"):  # fmt: skip
+                   "postgresql://me:hidden-word@host:port/db", "mysql://host/db?password=hidden-word",
+                   "postgresql+psycopg2://host/db?sslpassword=hidden-word", "postgresql://me:hidden-word@host/db\0",
+                   "sqlite:///x.db?key=hidden-word", URL.create("sqlite", query={"key": "hidden-word"})):  # fmt: skip
         with pytest.raises(InvalidUrlError) as caught:
             StoreConfig.parse(target)
         assert "hidden-word" not in str(caught.value) + repr(caught.value)

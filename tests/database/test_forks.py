@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import multiprocessing
 import os
 import threading
@@ -14,7 +15,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from slime_store.config import StoreConfig
-from slime_store.database import create_store_engine, read, write
+from slime_store.database import create_store_engine, forks, read, tell_after_fork, write
 from tests.database.conftest import MakeEngine, insert
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
@@ -125,4 +126,75 @@ def test_an_engine_that_nobody_holds_is_collected(make_store: MakeEngine, tmp_pa
     reference = weakref.ref(engine)
     del engine
     gc.collect()
+    assert reference() is None
+
+
+def fork_during_a_write(engine: Engine) -> float:
+    """Fork while another thread is inside a transaction that ends only afterwards; return how long that took."""
+    inside, forked = threading.Event(), threading.Event()
+
+    def long_write() -> None:
+        with write(engine) as connection:
+            connection.execute(text("INSERT INTO t VALUES (1, '')"))
+            inside.set()
+            assert forked.wait(60)
+
+    thread = threading.Thread(target=long_write)
+    thread.start()
+    inside.wait()
+    started = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    took = time.monotonic() - started
+    forked.set()
+    assert os.waitpid(pid, 0)[1] == 0
+    thread.join()
+    return took
+
+
+@pytest.mark.parametrize("target", ["sqlite://", "file"])
+def test_h6_a_fork_that_waits_too_long_goes_on_and_says_so(
+    make_store: MakeEngine,
+    tmp_path: Path,
+    target: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(forks, "FORK_WAIT_SECONDS", 0.2)
+    engine = make_store(tmp_path / "s.db" if target == "file" else target)
+    with caplog.at_level(logging.WARNING, "slime_store"):
+        assert fork_during_a_write(engine) >= 0.2
+    [record] = caplog.records
+    assert "forks while a transaction of another thread is still running after 0.2 s" in record.getMessage()
+    assert numbers(engine) == [1]
+
+
+@pytest.mark.postgresql
+def test_h6_transactions_on_postgresql_hold_no_fork_up(
+    make_store: MakeEngine, postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = make_store(postgres_url)
+    make_store(tmp_path / "s.db")  # nor where there is an idle SQLite store as well
+    assert fork_during_a_write(engine) < forks.FORK_WAIT_SECONDS / 2
+    assert caplog.records == []
+    assert numbers(engine) == [1]
+
+
+def test_what_wants_to_know_of_a_fork_is_told_in_the_child_alone() -> None:
+    class Counter:
+        forks = 0
+
+        def after_fork(self) -> None:
+            self.forks += 1
+
+    counter = Counter()
+    tell_after_fork(counter)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(counter.forks)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    assert counter.forks == 0
+    reference = weakref.ref(counter)
+    del counter
     assert reference() is None

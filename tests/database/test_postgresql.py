@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from sqlalchemy import text
+import pickle
+import sys
 
-from slime_store.database import read, schema_change
-from slime_store.errors import DatabaseError, InvalidUrlError
+import pytest
+from sqlalchemy import make_url, text
+
+from slime_store.database import read, schema_change, write
+from slime_store.errors import DatabaseError, InvalidUrlError, MissingPackageError
+from slime_store.repositories.locks import lock_shared_content
 from tests.database.conftest import MakeEngine, insert
 from tests.services.postgres import PostgresServer
 
@@ -32,8 +36,6 @@ def test_two_teams_share_a_database_by_the_schema_option(make_store: MakeEngine,
 
 @pytest.mark.parametrize("name", ["Team", "a b", 'a"; DROP TABLE t; --', "pg_catalog"])
 def test_a_schema_that_is_no_plain_name_is_refused(make_engine: MakeEngine, postgres_url: str, name: str) -> None:
-    from sqlalchemy import make_url
-
     url = make_url(postgres_url).update_query_dict({"schema": name}).render_as_string(hide_password=False)
     with pytest.raises(InvalidUrlError) as caught:
         make_engine(url)
@@ -83,3 +85,43 @@ def test_a_database_that_cannot_hold_every_text_is_refused(
         schema_change(make_engine(url)),
     ):
         pass
+
+
+def test_writes_are_read_committed_whatever_the_servers_default(make_store: MakeEngine, postgres_url: str) -> None:
+    engine = make_store(postgres_url)
+    with schema_change(engine) as connection:
+        connection.exec_driver_sql("DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET default_transaction_isolation "
+                                   "= serializable', current_database()); END $$")  # fmt: skip
+    engine.dispose()
+    for begin in (write, schema_change):
+        with begin(engine) as connection:
+            assert connection.scalar(text("SHOW transaction_isolation")) == "read committed"
+    with read(engine) as connection:
+        assert connection.scalar(text("SHOW transaction_isolation")) == "repeatable read"
+
+
+def test_h6_a_password_in_the_query_is_used_and_shown_nowhere(make_store: MakeEngine, postgres_url: str) -> None:
+    url = make_url(postgres_url)
+    given = url.set(password=None).update_query_dict({"password": url.password or ""})
+    engine = make_store(given.render_as_string())
+    insert(engine, 1)
+    assert "p@ss" not in repr(engine) and "p%40ss" not in repr(engine)
+
+
+def test_a_missing_driver_is_named_with_the_way_to_get_it(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingPackageError, match=r"psycopg.*pip install slime-store\[postgres\]") as caught:
+        make_engine("postgresql://host/db")
+    assert isinstance(caught.value, ImportError)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_a_schema_change_does_not_wait_for_who_keeps_shared_content(
+    make_store: MakeEngine, make_engine: MakeEngine, postgres_url: str
+) -> None:
+    with write(make_store(postgres_url)) as connection:
+        lock_shared_content(connection, exclusive=True)
+        with schema_change(make_engine(postgres_url, busy_timeout=1.0)) as other:
+            other.exec_driver_sql("CREATE TABLE u (a INTEGER)")

@@ -6,6 +6,7 @@ import errno
 import pickle
 import threading
 import time
+import traceback
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,8 @@ def test_errors_show_neither_password_nor_parameters_and_keep_their_cause(
         connection.execute(text("INSERT INTO nowhere VALUES (:b)"), {"b": "secret sample text"})
     assert "nowhere" in str(caught.value)
     assert caught.value.__cause__ is not None
-    for shown in (str(caught.value), repr(caught.value), caught.value.url):
+    trace = "".join(traceback.format_exception(caught.value))
+    for shown in (str(caught.value), repr(caught.value), caught.value.url, trace.replace('{"b": "secret', "")):
         assert "p@ss" not in shown and "p%40ss" not in shown and "secret" not in shown
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
@@ -174,3 +176,9 @@ def test_postgresql_states_become_our_errors(sqlstate: str, kind: type[StoreErro
     translated = translate(error, config)
     assert type(translated) is kind
     assert str(translated).count("***") == 2 and "DETAIL" not in str(translated)
+
+
+def test_a_reason_shows_no_secret_of_the_query() -> None:
+    config = StoreConfig.parse("postgresql://host/db?password=hidden-word&sslpassword=hidden")
+    translated = translate(Exception("neither hidden-word nor hidden"), config)
+    assert str(translated) == "postgresql+psycopg://host/db?password=***&sslpassword=***: neither *** nor ***"

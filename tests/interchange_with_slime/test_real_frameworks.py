@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.services.outside import checkout
+
 pytestmark = pytest.mark.slow  # each starts several interpreters that import torch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,23 +26,14 @@ def _run(program: str, *arguments: str, beside: str | None = None) -> None:
     assert done.returncode == 0, f"{program}\n{done.stderr}"
 
 
-def _checkout(framework: str) -> str:
-    variable = f"{framework.upper()}_CHECKOUT"
-    checkout = os.environ.get(variable)
-    if not checkout:
-        pytest.skip(f"{variable} does not name a checkout of {framework}")
-    assert (Path(checkout) / framework / "utils" / "types.py").is_file(), f"{variable} names no {framework}"
-    return checkout
-
-
 @pytest.fixture
 def slime() -> str:
-    return _checkout("slime")
+    return checkout("slime")
 
 
 @pytest.fixture
 def miles() -> str:
-    return _checkout("miles")
+    return checkout("miles")
 
 
 def test_slimes_samples_and_outputs_come_back_as_slimes_own(store_url: str, slime: str) -> None:

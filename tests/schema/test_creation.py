@@ -14,13 +14,14 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, event, inspect, text
+from sqlalchemy import Connection, Engine, event, inspect, text
 
 from slime_store.config import StoreConfig
-from slime_store.database import create_store_engine, read, write
+from slime_store.database import create_store_engine, forks, read, write
+from slime_store.database.filesystem import NetworkFileSystemWarning
 from slime_store.errors import InvalidUrlError, StoreNotFoundError
 from slime_store.models import Base
-from slime_store.schema import HEAD, VERSION_TABLE, ensure_schema, stored_revision
+from slime_store.schema import HEAD, VERSION_TABLE, ensure_schema, migrator, stored_revision
 
 OpenStore = Callable[..., Engine]
 
@@ -154,3 +155,45 @@ def test_h8_a_process_killed_while_it_creates_a_store_leaves_none_or_a_whole_one
     for path in names:
         assert stored_revision(open_store(path)) == HEAD
     open_store(tmp_path / f"{len(names)}.db")  # what was being created can be created now
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
+def test_h6_a_child_creates_a_store_though_its_parent_was_forked_amid_creating_one(
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent, run, inside, forked = os.getpid(), migrator.run_alembic, threading.Event(), threading.Event()
+
+    def slow_run(connection: Connection) -> None:
+        inside.set()
+        assert os.getpid() != parent or forked.wait(60)
+        run(connection)
+
+    monkeypatch.setattr(forks, "FORK_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(migrator, "run_alembic", slow_run)
+    thread = threading.Thread(target=open_store, args=(tmp_path / "parent.db",))
+    thread.start()
+    inside.wait()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)  # not to hang
+        open_store(tmp_path / "child.db")
+        os._exit(0)
+    forked.set()
+    assert os.waitpid(pid, 0)[1] == 0
+    thread.join()
+    assert stored_revision(open_store(tmp_path / "child.db")) == HEAD
+    assert stored_revision(open_store(tmp_path / "parent.db")) == HEAD
+
+
+def test_h3_a_store_that_came_to_a_network_file_system_leaves_its_write_ahead_log_when_it_is_opened(
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    open_store(path).dispose()
+    monkeypatch.setattr("slime_store.database.filesystem.filesystem_type", lambda _path: "nfs4")
+    with pytest.warns(NetworkFileSystemWarning, match="write-ahead-log mode"):
+        open_store(path, read_only=True).dispose()
+    with pytest.warns(NetworkFileSystemWarning, match="rollback journal"):
+        engine = open_store(path)
+    with read(engine) as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "delete"

@@ -12,6 +12,7 @@ import pytest
 from slime_store import SampleStore
 from slime_store.blobs import PayloadWriter
 from slime_store.errors import BackgroundRecordError, RolloutExistsError, StoreClosedError
+from slime_store.store.background import MAX_PENDING
 from slime_store.testing import assert_same, make_eval_output, make_train_output
 from slime_store.testing.contract.opening import loaded_eval, loaded_train, opened, run_of
 
@@ -186,3 +187,22 @@ def test_a_record_that_its_caller_cancels_is_not_made_and_holds_nothing_up(store
                 with pytest.raises(CancelledError):
                     future.result()
         assert [info.rollout_id for info in run.rollouts(attempts=True)] == [0, 1, 2]
+
+
+def test_a_record_for_which_no_thread_can_be_started_is_never_made_and_holds_nothing_up(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(_self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with opened(store_url) as store:
+        run = store.run("contract")
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", no_thread)
+            for rollout_id in range(2 * MAX_PENDING):  # more than there are places
+                with pytest.raises(RuntimeError, match="new thread"):
+                    run.record_train(rollout_id, make_train_output(1, 1), background=True)
+        futures = [run.record_train(100 + i, make_train_output(1, 1), background=True) for i in range(MAX_PENDING)]
+        store.flush()
+        assert [future.result(60).rollout_id for future in futures] == [100 + i for i in range(MAX_PENDING)]
+        assert [info.rollout_id for info in run.rollouts()] == [100 + i for i in range(MAX_PENDING)]

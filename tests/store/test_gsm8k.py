@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,20 +10,18 @@ import pytest
 from slime_store import RolloutFnEvalOutput, Sample, SampleFilter
 from slime_store.testing import assert_same
 from slime_store.testing.contract.opening import loaded_eval, opened, run_of
+from tests.services.outside import DATA_VARIABLE, gsm8k_path
 from tests.services.tables import row, rows
 
-FILE = "gsm8k_model_solutions.jsonl"
 MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 
 
 @pytest.fixture(scope="module")
 def problems() -> list[dict[str, Any]]:
     """The problems with the models' solutions, in the order of the file."""
-    given = os.environ.get("SLIME_STORE_DATA")
-    folder = Path(given) if given else Path(__file__).parents[3] / "shared" / "data"
-    path = folder / FILE
+    path = gsm8k_path()
     if not path.exists():
-        pytest.skip(f"there is no {path}; SLIME_STORE_DATA names the folder of {FILE}")
+        pytest.skip(f"there is no {path}; {DATA_VARIABLE} names its folder")
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from slime_store.testing import assert_same, same
 from slime_store.types import Sample
-from tests.types.frameworks import FRAMEWORKS, fill_every_field, import_types
+from tests.services.outside import FRAMEWORKS
+from tests.types.frameworks import fill_every_field, import_types
 
 
 @pytest.fixture(scope="module", params=FRAMEWORKS)

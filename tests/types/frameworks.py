@@ -7,28 +7,22 @@ torch and numpy alone: no ray.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-FRAMEWORKS = ("slime", "miles")
+from tests.services.outside import checkout
 
 
 def import_types(framework: str) -> Iterator[Any]:
     """Yield ``<framework>.utils.types`` and forget it afterwards; skip the test without a checkout."""
-    variable = f"{framework.upper()}_CHECKOUT"
-    checkout = os.environ.get(variable)
-    if not checkout:
-        pytest.skip(f"{variable} does not name a checkout of {framework}")
+    path = checkout(framework)
     before = set(sys.modules)
-    sys.path.insert(0, checkout)
+    sys.path.insert(0, path)
     try:
         yield importlib.import_module(f"{framework}.utils.types")
     finally:
-        sys.path.remove(checkout)
+        sys.path.remove(path)
         for name in set(sys.modules) - before:  # other tests must not find the framework importable
             if name.split(".")[0] == framework:
                 del sys.modules[name]

@@ -27,4 +27,5 @@ def _tell_all() -> None:
         thing.after_fork()
 
 
-os.register_at_fork(after_in_child=_tell_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_tell_all)

@@ -1,0 +1,43 @@
+"""What a store and its runs share, across process borders (case H6)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from slime_store import SampleStore
+from slime_store.config import StoreConfig
+from slime_store.store import handle as handle_module
+from slime_store.store.handle import StoreHandle
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
+def test_h6_a_child_uses_a_store_whose_parent_was_forked_amid_opening_it(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SampleStore.open(store_url).close()
+    parent, create = os.getpid(), handle_module.create_store_engine
+    inside, forked = threading.Event(), threading.Event()
+
+    def slow_create(config: StoreConfig) -> Any:
+        inside.set()
+        assert os.getpid() != parent or forked.wait(60)
+        return create(config)
+
+    monkeypatch.setattr(handle_module, "create_store_engine", slow_create)
+    handle = StoreHandle(StoreConfig.parse(store_url))
+    thread = threading.Thread(target=lambda: handle.engine)
+    thread.start()
+    inside.wait()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)  # not to hang
+        os._exit(0 if SampleStore(handle).runs() == [] else 1)
+    forked.set()
+    assert os.waitpid(pid, 0)[1] == 0
+    thread.join()
+    handle.close()
