@@ -15,7 +15,7 @@ from sqlalchemy.pool import Pool
 
 from tests.services import outside, postgres
 
-hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True, max_examples=40)
 hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

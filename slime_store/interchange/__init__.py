@@ -2,7 +2,8 @@
 
 from slime_store.interchange.dumps import Dump, read_dump
 from slime_store.interchange.exporting import ExportedFile, export_pt, export_run
-from slime_store.interchange.importing import ImportedFile, ImportReport, import_path
+from slime_store.interchange.importing import import_path
+from slime_store.interchange.reports import ImportedFile, ImportReport
 from slime_store.interchange.restricted import load_pt
 
 __all__ = [

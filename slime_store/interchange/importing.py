@@ -1,12 +1,10 @@
-"""Taking dumps into a run: files and folders, each content once, one bad file not stopping the rest."""
+"""Taking dumps and spool files into a run: files and folders, each content once, one bad file not stopping the rest."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from slime_store.errors import (
     AlreadyImportedError,
@@ -17,67 +15,15 @@ from slime_store.errors import (
     StoreError,
 )
 from slime_store.interchange.dumps import Dump, Kind, name_of, read_dump
+from slime_store.interchange.reports import ImportedFile, ImportReport
 from slime_store.interchange.restricted import TorchArchive
+from slime_store.interchange.stores import import_store, is_store
 from slime_store.store import Run
 from slime_store.store.imports import ImportSource, find_import, record_import
 from slime_store.types import RolloutInfo
 
 DUMP_FOLDER = "rollout_data"
 """Where slime's ``--dump-details`` puts the rollouts, beside folders of other things."""
-
-
-@dataclass(frozen=True)
-class ImportedFile:
-    """What became of one file.
-
-    Attributes:
-        path: the file.
-        action: "recorded"; "skipped", since the run holds the same content already; or "failed".
-        kind: "train" or "eval".
-        rollout_id: which rollout; None where a file failed before it said so.
-        attempt: the attempt that holds it now; None where it failed.
-        n_samples: samples; 0 where nothing was recorded.
-        reason: why it was skipped or failed, for people.
-        nesting: "inferred", or "given" where the file itself had nested lists.
-        placeholders: paths of values that could not be kept and were replaced by placeholders.
-        notes: what is unusual about single samples, for people.
-    """
-
-    path: str
-    action: Literal["recorded", "skipped", "failed"]
-    kind: Kind
-    rollout_id: int | None = None
-    attempt: int | None = None
-    n_samples: int = 0
-    reason: str = ""
-    nesting: Literal["inferred", "given", ""] = ""
-    placeholders: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class ImportReport:
-    """What became of all files, in the order in which they were taken."""
-
-    files: tuple[ImportedFile, ...]
-
-    @property
-    def recorded(self) -> tuple[ImportedFile, ...]:
-        """The files that are in the run now and were not before."""
-        return self._of("recorded")
-
-    @property
-    def skipped(self) -> tuple[ImportedFile, ...]:
-        """The files whose content the run held already."""
-        return self._of("skipped")
-
-    @property
-    def failed(self) -> tuple[ImportedFile, ...]:
-        """The files of which nothing was recorded."""
-        return self._of("failed")
-
-    def _of(self, action: str) -> tuple[ImportedFile, ...]:
-        return tuple(each for each in self.files if each.action == action)
 
 
 def import_path(
@@ -97,7 +43,8 @@ def import_path(
 
     Args:
         run: where to record.
-        path: a file, or a folder: of dumps, or of ``--dump-details`` (its ``rollout_data``). The files are taken in the
+        path: a dump, a spool file or another store, or a folder of dumps, or of ``--dump-details`` (its
+            ``rollout_data``). The files of a folder are taken in the
             order of their rollout ids, a training rollout before the eval of the same id.
         kind: of a file, what it is of, when its name does not say so; of a folder, take only these.
         trust: let torch unpickle the files, which runs whatever code they hold.
@@ -112,10 +59,13 @@ def import_path(
     """
     files = find_dumps(path, kind)
     done: list[ImportedFile] = []
-    for file in files:
-        done.append(import_file(run, file, kind=kind, trust=trust, strict=strict))
-        if progress is not None:
-            progress(len(done), len(files), done[-1])
+    for number, file in enumerate(files, 1):
+        if is_store(file):
+            done += import_store(run, file, strict=strict)
+        else:
+            done.append(import_file(run, file, kind=kind, trust=trust, strict=strict))
+        if progress is not None and done:
+            progress(number, len(files), done[-1])
     return ImportReport(tuple(done))
 
 

@@ -47,6 +47,7 @@ def record_import(
     output: RolloutFnTrainOutput | RolloutFnEvalOutput,
     source: ImportSource,
     *,
+    state: Any = None,
     strict: bool = False,
 ) -> RolloutInfo:
     """Record a rollout as a new attempt, unless the run holds it from the same content already.
@@ -60,7 +61,7 @@ def record_import(
     encoder = RolloutEncoder(strict=strict)
     with paused():
         if isinstance(output, RolloutFnTrainOutput):
-            encoded = encoder.train(output.samples, output.metrics)
+            encoded = encoder.train(output.samples, output.metrics, state)
         else:
             encoded = encoder.evaluation(output.data, output.metrics)
     extras = encode_inline(source.extras, "top level", strict=strict)

@@ -7,6 +7,7 @@ import io
 import logging
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -232,7 +233,14 @@ def _break(monkeypatch: pytest.MonkeyPatch, where: str, code: int) -> None:
     elif where == "open":
         monkeypatch.setattr(directory, "open", _raises(code), raising=False)
     elif where == "directory":
-        monkeypatch.setattr(directory, "_sync_directory", _raises(code))
+        fsync = os.fsync
+
+        def sync_files_only(descriptor: int) -> None:
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise OSError(code, os.strerror(code))
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", sync_files_only)
     elif where == "mkdir":
         monkeypatch.setattr(Path, "mkdir", _raises(code))
     else:

@@ -51,7 +51,7 @@ PURE = st.one_of(st.lists(INTS), st.lists(FLOATS), st.lists(st.booleans()))
 MIXED = st.tuples(PURE, st.lists(ODD, max_size=2), PURE).map(lambda parts: parts[0] + parts[1] + parts[2])
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(PURE | MIXED | st.lists(ODD))
 def test_the_quick_way_agrees_with_the_obvious_one(values: list[Any]) -> None:
     quick, plain = list_to_array(values), plain_list_to_array(values)
@@ -62,7 +62,7 @@ def test_the_quick_way_agrees_with_the_obvious_one(values: list[Any]) -> None:
     assert_same(quick[0].astype(plain[0].dtype), plain[0])
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(PURE | MIXED | st.lists(ODD))
 def test_what_becomes_an_array_comes_back_exactly(values: list[Any]) -> None:
     converted = list_to_array(values)

@@ -20,7 +20,7 @@ from slime_store.testing.contract.opening import run_of
 from tests.interchange.archives import dump_of, pickle_in, records_in, saved, sizes_by_instruction, write_archive
 
 _FUZZ = settings(
-    max_examples=max(300, settings().max_examples),
+    max_examples=max(150, settings().max_examples),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

@@ -1,14 +1,14 @@
 """What runs beside slime's or miles's own code, in a process of its own: ``python programs.py NAME ARGUMENTS``.
 
 A process of its own, since which class ``sample_type=None`` means is decided once, and an imported framework stays.
-A script and no module, since both frameworks have a package ``tests`` as well.
+The checkout is named by SLIME_STORE_BESIDE and comes last on ``sys.path``, after our ``tests`` is imported: the frameworks
+have packages of that name as well.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,18 +18,14 @@ from PIL import Image
 from slime_store import Sample, SampleStore
 from slime_store.testing import assert_same
 from slime_store.types import Record, RolloutFnEvalOutput, RolloutFnTrainOutput
-
-_spec = spec_from_file_location("frameworks", Path(__file__).parents[1] / "types" / "frameworks.py")
-assert _spec is not None and _spec.loader is not None
-frameworks = module_from_spec(_spec)
-_spec.loader.exec_module(frameworks)
+from tests.types.frameworks import fill_every_field
 
 RUN = "beside slime"
 
 
 def groups_of(kind: type[Any]) -> list[list[Any]]:
     """Return samples of this class as rollout functions make them: finished, aborted, split, with media."""
-    full = frameworks.fill_every_field(kind)
+    full = fill_every_field(kind)
     finished = kind(index=1, prompt="2+2", tokens=[1, 2, 3], response="4", response_length=1, reward=1.0)
     finished.status, finished.weight_versions = kind.Status.COMPLETED, ["3", "3", "4"]
     finished.loss_mask, finished.rollout_log_probs = [1], [-0.5]
@@ -216,4 +212,6 @@ def _flat(tree: Any) -> list[Any]:
 
 
 if __name__ == "__main__":
+    if "SLIME_STORE_BESIDE" in os.environ:
+        sys.path.append(os.environ["SLIME_STORE_BESIDE"])
     globals()[sys.argv[1]](*sys.argv[2:])

@@ -20,7 +20,9 @@ PROGRAMS = Path(__file__).with_name("programs.py")
 def _run(program: str, *arguments: str, beside: str | None = None) -> None:
     """Run one of ``programs`` in a process that can import the framework in this checkout, or none."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), beside]))
+    environment["PYTHONPATH"] = str(ROOT)
+    if beside is not None:
+        environment["SLIME_STORE_BESIDE"] = beside
     command = [sys.executable, str(PROGRAMS), program, *arguments]
     done = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{program}\n{done.stderr}"

@@ -15,7 +15,7 @@ from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, iter_le
 
 # every example takes a run of its own in the one store of the test
 _PROPERTY = settings(
-    max_examples=max(60, settings().max_examples // 2 if settings().max_examples > 100 else 60),
+    max_examples=max(20, settings().max_examples // 2),
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,
         HealthCheck.too_slow,

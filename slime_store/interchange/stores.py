@@ -1,0 +1,62 @@
+"""Taking one store's rollouts into a run of another: what the plug-in spooled while its store was out of reach."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from slime_store.errors import AlreadyImportedError
+from slime_store.interchange.dumps import Kind
+from slime_store.interchange.reports import ImportedFile
+from slime_store.store import Run, SampleStore
+from slime_store.store.imports import ImportSource, find_import, record_import
+from slime_store.types import RolloutInfo, Sample
+
+_HEADER = b"SQLite format 3\0"
+
+
+def is_store(path: Path) -> bool:
+    """Return whether a file is an SQLite database, and so a store or nothing that can be imported."""
+    with open(path, "rb") as file:
+        return file.read(len(_HEADER)) == _HEADER
+
+
+def import_store(run: Run, path: Path, *, strict: bool = False) -> list[ImportedFile]:
+    """Record every rollout and attempt of a store file, with the data source's states, each once.
+
+    Of a store with several runs, the run of the same name is taken; if there is none, all of them.
+
+    Raises:
+        SchemaError: the file is no store.
+        DatabaseError: the database failed; the rollouts before this one are recorded.
+    """
+    done = []
+    with SampleStore.open(path, read_only=True) as source:
+        names = [info.name for info in source.runs()]
+        for name in [run.name] if run.name in names else names:
+            there = source.run(name, create=False)
+            for info in there.rollouts(attempts=True):
+                done.append(_import_one(run, there, info, path, strict))
+    return done
+
+
+def _import_one(run: Run, there: Run, info: RolloutInfo, path: Path, strict: bool) -> ImportedFile:
+    kind: Kind = "train" if info.kind == "train" else "eval"
+    what = f"{info.run}|{kind}|{info.rollout_id}|{info.attempt}|{info.started_at}|{info.n_tokens}"
+    digest = hashlib.sha256(what.encode()).digest()  # the time of recording, to the microsecond, tells it from others
+    try:
+        known = find_import(run, digest, kind, info.rollout_id)
+        if known is not None:
+            raise AlreadyImportedError(run.name, kind, info.rollout_id, known)
+        load = there.load_train if kind == "train" else there.load_eval
+        output = load(info.rollout_id, attempt=info.attempt, sample_type=Sample)
+        state = None
+        if kind == "train":
+            state = there.recovery.load_state(info.rollout_id, attempt=info.attempt, sample_type=Sample)
+        source = ImportSource(digest, path.name, "given", {})
+        recorded = record_import(run, info.rollout_id, output, source, state=state, strict=strict)
+    except AlreadyImportedError as error:
+        return ImportedFile(str(path), "skipped", kind, info.rollout_id, error.attempt, reason=str(error))
+    return ImportedFile(
+        str(path), "recorded", kind, info.rollout_id, recorded.attempt, recorded.n_samples, nesting="given"
+    )
