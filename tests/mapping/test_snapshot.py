@@ -1,0 +1,51 @@
+"""A snapshot holds what the samples were, however they change afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from slime_store.mapping.snapshot import snapshot
+from slime_store.testing import assert_same
+from slime_store.types import Sample
+
+
+def _samples() -> list[Any]:
+    sample = Sample(index=1, tokens=[1, 2], loss_mask=[1], rollout_log_probs=[-0.5])
+    sample.metadata = {"deep": {"list": [{"a": {1, 2}}], "pair": ([1], 2)}}
+    sample.trace = {"events": [1]}
+    return [sample, [Sample(index=2, prompt=[{"role": "user", "content": ["text"]}])]]
+
+
+def test_later_changes_do_not_reach_it_at_any_depth() -> None:
+    samples = _samples()
+    taken = snapshot(samples)
+    first, [second] = samples
+    first.tokens.append(3)
+    first.loss_mask[0] = 0
+    first.metadata["deep"]["list"][0]["a"].add(3)
+    first.metadata["deep"]["pair"][0].append(9)
+    first.trace["events"].append(2)
+    first.spec_info.spec_verify_ct = 7
+    second.prompt[0]["content"].append("more")
+    samples.append("more")
+    assert_same(taken, _samples())
+
+
+def test_tensors_are_shared_and_what_lies_in_two_places_stays_one() -> None:
+    tensor, shared = torch.ones(3), {"x": [1]}
+    one, other = Sample(metadata={"m": shared}), Sample(metadata={"m": shared})
+    one.multimodal_train_inputs = {"pixels": tensor}
+    first, second = snapshot([one, other])
+    assert first.multimodal_train_inputs["pixels"] is tensor
+    assert first.metadata["m"] is second.metadata["m"]
+    assert first.metadata["m"] is not shared
+
+
+def test_a_cycle_is_no_obstacle() -> None:
+    sample = Sample()
+    sample.metadata["me"] = sample.metadata
+    taken = snapshot([sample])[0]
+    assert taken.metadata["me"] is taken.metadata
+    assert taken.metadata is not sample.metadata
