@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from slime_store.cli.options import kind_option, run_option
 from slime_store.cli.output import Progress, format_option, write_rows
 from slime_store.cli.stores import StoreOpener
+
+if TYPE_CHECKING:
+    from slime_store.interchange import ImportedFile
 
 _COLUMNS = ("action", "kind", "rollout_id", "attempt", "n_samples", "path", "reason")
 
@@ -40,12 +43,14 @@ def import_dumps(
 
     opener: StoreOpener = ctx.obj
     files = list(dict.fromkeys(file for path in paths for file in find_dumps(path, kind)))
-    done = []
-    with opener.writing_run(run_name) as run, Progress("importing") as progress:
-        for file in files:
-            done.append(import_file(run, file, kind=kind, trust=trust, strict=strict))
-            progress(len(done), len(files))
-    write_rows(_COLUMNS, done, form)
+    done: list[ImportedFile] = []
+    try:
+        with opener.writing_run(run_name) as run, Progress("importing") as progress:
+            for file in files:
+                done.append(import_file(run, file, kind=kind, trust=trust, strict=strict))
+                progress(len(done), len(files))
+    finally:  # also where the database fails halfway: these are recorded
+        write_rows(_COLUMNS, done, form)
     for each in done:
         for what in [*[f"{place}: replaced by a placeholder" for place in each.placeholders], *each.notes]:
             click.echo(f"warning: {each.path}: {what}", err=True)

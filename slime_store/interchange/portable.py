@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict, defaultdict, deque
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any
@@ -38,12 +39,16 @@ class PortableSamples:
         kind = type(value)
         if kind in _PLAIN:
             return value
-        if kind is list or kind is tuple:
+        if kind in (list, tuple, set, frozenset, deque):
             if _PLAIN.issuperset(map(type, value)):
                 return value
-            return kind(self._value(each, f"{where}[{i}]") for i, each in enumerate(value))
-        if kind is dict:
-            return {key: self._value(each, f"{where}[{key!r}]") for key, each in value.items()}
+            made = [self._value(each, f"{where}[{i}]") for i, each in enumerate(value)]
+            return deque(made, value.maxlen) if kind is deque else kind(made)
+        if kind in (dict, OrderedDict, defaultdict):
+            pairs = [(self._value(k, f"{where}[key]"), self._value(v, f"{where}[{k!r}]")) for k, v in value.items()]
+            value.clear()
+            value.update(pairs)
+            return value
         if isinstance(value, Record):
             self.replaced.append(where)
             return self._record(value, where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,8 @@ def test_values_that_only_the_store_knows_become_plain_ones_and_are_listed(store
             "verdict": Record("app:Verdict", "enum", {"name": "RIGHT", "value": "right"}),
             "box": [Record("app:Box", "namedtuple", {"w": 1, "h": 2})],
             "lost": Placeholder("io:TextIOWrapper", "<file>"),
+            "counts": defaultdict(int, {Record("app:Verdict", "enum", {"name": "WRONG", "value": "wrong"}): 2}),
+            "last": deque([Record("app:Verdict", "enum", {"name": "WRONG", "value": "wrong"})], 3),
         }
     )
     sample.adapter = Record("app:Adapter", "dataclass", {"slot": 3})  # type: ignore[attr-defined]
@@ -144,8 +147,13 @@ def test_values_that_only_the_store_knows_become_plain_ones_and_are_listed(store
         "sample 0, metadata['verdict']",
         "sample 0, metadata['box'][0]",
         "sample 0, metadata['lost']",
+        "sample 0, metadata['counts'][key]",
+        "sample 0, metadata['last'][0]",
         "sample 0, adapter",
     )
     (written,) = content_of(done.path)["samples"]
-    assert written["metadata"] == {"verdict": "right", "box": [(1, 2)], "lost": "<file>"}
+    assert written["metadata"] == {"verdict": "right", "box": [(1, 2)], "lost": "<file>"} | {
+        "counts": {"wrong": 2},
+        "last": deque(["wrong"], 3),
+    }
     assert written["adapter"].slot == 3

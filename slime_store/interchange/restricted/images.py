@@ -47,6 +47,7 @@ def _image_of(name: str) -> Callable[[Any, Any], Image.Image]:
         if len(require(pixels, bytes, "an image's pixels")) != (width * _BITS[mode] + 7) // 8 * height:
             refuse("an image whose pixels do not fit its size")
         image = Image.frombytes(mode, (width, height), pixels) if pixels else Image.new(mode, (width, height))
+        image.palette = None
         if mode in ("P", "PA") and palette:
             image.putpalette(_palette(palette))
         image.info = require(info, dict, "an image's info")
