@@ -1,8 +1,8 @@
 """What runs beside slime's or miles's own code, in a process of its own: ``python programs.py NAME ARGUMENTS``.
 
 A process of its own, since which class ``sample_type=None`` means is decided once, and an imported framework stays.
-The checkout is named by SLIME_STORE_BESIDE and comes last on ``sys.path``, after our ``tests`` is imported: the frameworks
-have packages of that name as well.
+The checkout is named by SLIME_STORE_BESIDE and comes last on ``sys.path``, after our ``tests`` is imported: the
+frameworks have packages of that name as well.
 """
 
 from __future__ import annotations
