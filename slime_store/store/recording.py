@@ -12,6 +12,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from slime_store.blobs import PayloadWriter
+from slime_store.database import translated
 from slime_store.errors import AlreadyImportedError, RolloutExistsError, StoreError
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.blobs import BlobRepository
@@ -87,7 +88,8 @@ def write_rollouts(handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, 
             if rollout.blobs:
                 with handle.reading() as connection:
                     known = handle.blobs(connection).known(rollout.blobs)
-            prepared.append(prepare(rollout, known, writer))
+            with translated(handle.config):  # side files are written here
+                prepared.append(prepare(rollout, known, writer))
         with handle.writing("record a rollout") as connection:
             for (request, rollout), payloads in zip(rollouts, prepared, strict=True):
                 recording = _Recording(connection, handle, request, session_pk)
