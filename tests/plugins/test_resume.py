@@ -144,6 +144,15 @@ def test_only_groups_that_were_not_finished_are_generated_again(
     assert lost > 2 * again
 
 
+@pytest.mark.postgresql
+def test_on_postgresql_training_has_the_history_of_an_uninterrupted_run_too(
+    tmp_path: Path, postgres_url: str, uninterrupted: Uninterrupted
+) -> None:
+    options = {"loop": "async", "slime_store_url": postgres_url, "settle": True}
+    _same_history(tmp_path, options, [{"token": 190}, {"token": 30}], uninterrupted({"loop": "async"}))
+    assert "rollouts 3 to" in log_of(tmp_path)
+
+
 def test_without_the_store_an_async_loop_skips_a_batch_of_prompts(tmp_path: Path) -> None:
     options = {"loop": "async", **WITHOUT_STORE}
     run_until_crash(tmp_path, {"token": 200}, **options)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from slime_store.types import Sample
+from tests.plugins.fake_framework.ledger import write_whole
 
 _SAVED = ("sample_offset", "epoch_id", "sample_group_index", "sample_index", "metadata")
 
@@ -64,7 +65,7 @@ class PlainSource:
 
     def save(self, rollout_id: int) -> None:
         state = {name: getattr(self, name) for name in _SAVED}
-        self._file(rollout_id).write_text(json.dumps(state))
+        write_whole(self._file(rollout_id), json.dumps(state))
 
     def load(self, rollout_id: int | None = None) -> None:
         file = self._file(rollout_id)

@@ -49,6 +49,13 @@ def note_end(args: Namespace, **facts: Any) -> None:
     _append(args, {"end": facts})
 
 
+def write_whole(file: Path, text: str) -> None:
+    """Write a file so that a crash of another thread leaves the old one or the new one."""
+    draft = file.with_suffix(".draft")
+    draft.write_text(text)
+    draft.replace(file)
+
+
 def indexes(groups: list[Any]) -> list[Any]:
     return [leaves(group)[0].group_index for group in groups]
 

@@ -11,7 +11,7 @@ from slime_store.plugins.frameworks import load_object
 from slime_store.plugins.session import forget_sessions, session_of
 from tests.plugins.fake_framework import fully_async
 from tests.plugins.fake_framework.engine import engine
-from tests.plugins.fake_framework.ledger import indexes, note_end, note_trained
+from tests.plugins.fake_framework.ledger import indexes, note_end, note_trained, write_whole
 from tests.plugins.fake_framework.plugin import FAKE, HERE
 
 DEFAULTS: dict[str, Any] = {
@@ -105,7 +105,7 @@ def _loop(args: Namespace, source: Any, start: int) -> None:
         if _has_store(args):
             session_of(args, FAKE).recorder.flush()  # real training takes longer than storing what it trains on
         if (number + 1) % args.save_interval == 0:
-            (Path(args.save) / "latest.json").write_text(json.dumps(number))
+            write_whole(Path(args.save) / "latest.json", json.dumps(number))
             _crash_here(args, "before the source is saved", number)
             source.save(number)
             _crash_here(args, "after a checkpoint", number)
