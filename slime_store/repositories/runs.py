@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
-from sqlalchemy import Connection, Table, func, insert, select
+from sqlalchemy import Connection, Table, func, insert, select, update
 
 from slime_store.errors import RunNotFoundError
 from slime_store.models import RolloutRow, RunRow, SessionRow
@@ -37,11 +37,16 @@ class RunRepository:
         return self._connection.execute(select(RunRow.id).where(RunRow.name == name)).scalar()
 
     def ensure(self, name: str, config: str, now: datetime) -> int:
-        """Return the run's key, adding the run unless it is present; the config of one that is present stays."""
+        """Return the run's key, adding the run unless it is present. The first config that is given stays."""
         insert_unless_present(self._connection, TABLE, ("name", "config", "created_at"), [(name, config, now)])
         pk = self.find(name)
         assert pk is not None
+        self._connection.execute(update(RunRow).where(RunRow.id == pk, RunRow.config == "null").values(config=config))
         return pk
+
+    def has_config(self, pk: int) -> bool:
+        """Return whether the run was ever given a config."""
+        return self._connection.execute(select(RunRow.config).where(RunRow.id == pk)).scalar() != "null"
 
     def lock(self, pk: int) -> None:
         """Let no other writer of this run in until the transaction ends (SQLite has one writer anyway)."""

@@ -85,7 +85,8 @@ class SampleStore:
         with handle.reading() as connection:  # a run that is there needs no write, which might have to wait
             runs = RunRepository(connection)
             pk = runs.find(name) if create and not handle.config.read_only else runs.get(name).id
-        if pk is None:
+            lacks = pk is not None and document != "null" and not runs.has_config(pk)
+        if pk is None or (lacks and create and not handle.config.read_only):
             with handle.writing("add a run") as connection:
                 pk = RunRepository(connection).ensure(name, document, utc_now())
         handle.sessions.note_config(pk, document)

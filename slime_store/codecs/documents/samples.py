@@ -27,7 +27,12 @@ def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
 
 
 def _encode_sample(value: Any, encoder: DocumentEncoder) -> Any:
-    return {"$sample": [[encoder.text(k), encoder.encode(v, f".{k}")] for k, v in vars(value).items()]}
+    status = type(value).Status  # its words are the sample's own, also those that no framework has
+    items = [
+        [encoder.text(k), {"$status": v.value} if type(v) is status else encoder.encode(v, f".{k}")]
+        for k, v in vars(value).items()
+    ]
+    return {"$sample": items}
 
 
 def _decode_sample(body: list[Any], decoder: DocumentDecoder) -> Any:
