@@ -220,7 +220,7 @@ def _kill_often(url: str, outputs: list[RolloutFnTrainOutput], tmp_path: Path, n
 def test_h8_a_rollout_whose_writer_is_killed_is_there_wholly_or_not_at_all(
     store_url: str, outputs: list[RolloutFnTrainOutput], tmp_path: Path
 ) -> None:
-    n_before, n_after = _kill_often(store_url, outputs, tmp_path, 10 if store_url.startswith("sqlite") else 5)
+    n_before, n_after = _kill_often(store_url, outputs, tmp_path, 5)
     assert n_before >= 1 and n_after >= 1
 
 
@@ -235,11 +235,11 @@ def test_h8_fifty_kills_lose_nothing_that_had_returned(
 
 @pytest.mark.slow
 @pytest.mark.postgresql
-def test_h8_fifteen_kills_lose_nothing_on_postgresql(
+def test_h8_ten_kills_lose_nothing_on_postgresql(
     postgres_url: str, outputs: list[RolloutFnTrainOutput], tmp_path: Path
 ) -> None:
-    n_before, n_after = _kill_often(postgres_url, outputs, tmp_path, 15)
-    assert n_before >= 2 and n_after >= 2
+    n_before, n_after = _kill_often(postgres_url, outputs, tmp_path, 10)
+    assert n_before >= 1 and n_after >= 1
 
 
 # -- killed at a step that is known
