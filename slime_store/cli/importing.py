@@ -33,22 +33,22 @@ def import_dumps(
     strict: bool,
     form: str,
 ) -> None:
-    """Take rollout dumps of slime or miles into a run.
+    """Take rollout dumps of slime or miles, or spool files, into a run.
 
-    A PATH is a file, or a folder: of dumps, or of --dump-details. No code in the files is run, unless --trust is given.
-    A file whose content the run has already is skipped; a rollout that it has from elsewhere gets a further attempt.
-    One bad file does not stop the rest.
+    A PATH is a dump, a spool file or another store, or a folder: of dumps, or of --dump-details. No code in the files
+    is run, unless --trust is given. A file whose content the run has already is skipped; a rollout that it has from
+    elsewhere gets a further attempt. One bad file does not stop the rest.
     """
-    from slime_store.interchange.importing import find_dumps, import_file
+    from slime_store.interchange.importing import find_dumps, import_any
 
     opener: StoreOpener = ctx.obj
     files = list(dict.fromkeys(file for path in paths for file in find_dumps(path, kind)))
     done: list[ImportedFile] = []
     try:
         with opener.writing_run(run_name) as run, Progress("importing") as progress:
-            for file in files:
-                done.append(import_file(run, file, kind=kind, trust=trust, strict=strict))
-                progress(len(done), len(files))
+            for number, file in enumerate(files, 1):
+                done += import_any(run, file, kind=kind, trust=trust, strict=strict)
+                progress(number, len(files))
     finally:  # also where the database fails halfway: these are recorded
         write_rows(_COLUMNS, done, form)
     for each in done:

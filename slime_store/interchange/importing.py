@@ -11,6 +11,7 @@ from slime_store.errors import (
     DatabaseError,
     InvalidDumpError,
     ReadOnlyStoreError,
+    SchemaError,
     StoreClosedError,
     StoreError,
 )
@@ -44,8 +45,8 @@ def import_path(
     Args:
         run: where to record.
         path: a dump, a spool file or another store, or a folder of dumps, or of ``--dump-details`` (its
-            ``rollout_data``). The files of a folder are taken in the
-            order of their rollout ids, a training rollout before the eval of the same id.
+            ``rollout_data``). The files of a folder are taken in the order of their rollout ids, a training rollout
+            before the eval of the same id.
         kind: of a file, what it is of, when its name does not say so; of a folder, take only these.
         trust: let torch unpickle the files, which runs whatever code they hold.
         strict: fail on a file with a value that cannot be kept exactly, or with a ``status`` that slime does not know.
@@ -60,13 +61,22 @@ def import_path(
     files = find_dumps(path, kind)
     done: list[ImportedFile] = []
     for number, file in enumerate(files, 1):
-        if is_store(file):
-            done += import_store(run, file, strict=strict)
-        else:
-            done.append(import_file(run, file, kind=kind, trust=trust, strict=strict))
+        done += import_any(run, file, kind=kind, trust=trust, strict=strict)
         if progress is not None and done:
             progress(number, len(files), done[-1])
     return ImportReport(tuple(done))
+
+
+def import_any(
+    run: Run, file: Path, *, kind: Kind | None = None, trust: bool = False, strict: bool = False
+) -> list[ImportedFile]:
+    """Record what one file holds, a dump or the rollouts of a store; arguments and errors as for ``import_path``."""
+    if not is_store(file):
+        return [import_file(run, file, kind=kind, trust=trust, strict=strict)]
+    try:
+        return import_store(run, file, strict=strict)
+    except SchemaError as error:  # an SQLite file, but no store that can be read here
+        return [ImportedFile(os.fspath(file), "failed", kind or "train", reason=str(error))]
 
 
 def find_dumps(path: str | os.PathLike[str], kind: Kind | None = None) -> list[Path]:

@@ -17,8 +17,13 @@ _HEADER = b"SQLite format 3\0"
 
 def is_store(path: Path) -> bool:
     """Return whether a file is an SQLite database, and so a store or nothing that can be imported."""
-    with open(path, "rb") as file:
-        return file.read(len(_HEADER)) == _HEADER
+    try:
+        if not path.is_file():  # opening a pipe would wait for its other end
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_HEADER)) == _HEADER
+    except OSError:
+        return False
 
 
 def import_store(run: Run, path: Path, *, strict: bool = False) -> list[ImportedFile]:

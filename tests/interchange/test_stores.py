@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from slime_store import Sample, SampleStore
 from slime_store.interchange import import_path
 from slime_store.testing import assert_same
 from slime_store.testing.factories import make_eval_output, make_train_output
+from tests.services.commands import invoke
 
 
 def test_a_spool_file_comes_in_once_with_states_and_attempts(store_url: str, tmp_path: Path) -> None:
@@ -29,3 +33,18 @@ def test_a_spool_file_comes_in_once_with_states_and_attempts(store_url: str, tmp
             assert_same(run.load_train(3, attempt=attempt, sample_type=Sample), output)
         assert run.recovery.load_state(3) == {"sample_offset": 5}
         assert_same(run.load_eval(3, sample_type=Sample), make_eval_output(seed=3))
+
+
+def test_the_command_takes_spool_files_and_goes_on_after_what_is_none(store_url: str, tmp_path: Path) -> None:
+    spool, foreign, pipe = tmp_path / "spool.db", tmp_path / "foreign.db", tmp_path / "7.pt"
+    with SampleStore.open(spool) as store:
+        store.run("r").record_train(3, make_train_output(1, 2))
+    with closing(sqlite3.connect(foreign)) as connection:
+        connection.execute("CREATE TABLE studies (id INTEGER)")
+    os.mkfifo(pipe)  # nobody writes to it: opening it would wait for ever
+    files = [str(path) for path in (foreign, pipe, spool)]
+    done = invoke("--store", store_url, "import", *files, "--run", "r", "--format", "csv")
+    assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["action", "failed", "failed", "recorded"]
+    assert done.exit_code == 1 and "is not a slime_store" in done.stderr and "not a regular file" in done.stderr
+    with SampleStore.open(store_url, read_only=True) as store:
+        assert [info.rollout_id for info in store.run("r", create=False).rollouts()] == [3]

@@ -41,10 +41,10 @@ class TorchArchive:
         """
         self.path = os.fspath(path)
         try:
+            if not stat.S_ISREG(os.stat(self.path).st_mode):  # opening a pipe would wait for its other end
+                raise InvalidDumpError(self.path, "it is not a regular file")
             with open(self.path, "rb") as file:
                 status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    raise InvalidDumpError(self.path, "it is not a regular file")
                 if status.st_size == 0:
                     raise InvalidDumpError(self.path, "the file is empty (0 bytes)")
                 self.size_bytes = status.st_size
