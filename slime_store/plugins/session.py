@@ -37,7 +37,7 @@ class PluginSession:
         self.guard = Guard(settings.on_error)
         self.spool = Spool(settings)
         self.recorder = Recorder(lambda: self.run, self.guard, self.spool)
-        self.tracker = GroupTracker(self.guard, carry_over=bool(settings.carry_over))
+        self.tracker = GroupTracker(self.guard, carry_over=settings.carry_over)
         self.adoptable: dict[int, RolloutInfo] = {}
         self.begun = False
         self.has_generated = False

@@ -38,12 +38,13 @@ class GroupTracker:
 
     Args:
         guard: counts and logs failures; none of them reaches the loop.
-        carry_over: the loop keeps groups in flight across rollouts.
+        carry_over: the loop keeps groups in flight across rollouts; None: assume not, until it is seen to do so.
     """
 
-    def __init__(self, guard: Guard, *, carry_over: bool) -> None:
+    def __init__(self, guard: Guard, *, carry_over: bool | None) -> None:
         self.n_served = 0
-        self.carry_over = carry_over
+        self.carry_over = bool(carry_over)
+        self._may_notice = carry_over is None
         self._guard = guard
         self._journal: Journal | None = None
         self._rollout_id = -1
@@ -164,7 +165,7 @@ class GroupTracker:
 
     def _notice_work(self) -> None:
         """Work between two rollouts is the mark of a loop that keeps groups in flight."""
-        if self._between and not self.carry_over:
+        if self._between and not self.carry_over and self._may_notice:
             self.carry_over = True
             warn("groups are under way between two rollouts; set slime_store_carry_over: true to lose none in a crash")
 

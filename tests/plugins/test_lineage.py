@@ -8,17 +8,23 @@ from typing import Any
 import pytest
 
 from slime_store import SampleStore
+from slime_store.repositories.resume import ResumeRepository
 from tests.plugins.modes import assert_nothing_is_lost
 from tests.plugins.processes import log_of, run_to_the_end, run_until_crash
 
-CRASH = {"token": 235}
-"""Inside rollout 5; the last checkpoint is that of rollout 2."""
+CRASH = {"token": 249}
+"""Inside rollout 5, with a group finished; the last checkpoint is that of rollout 2."""
 
 
 def _attempts(directory: Path) -> list[tuple[int, int]]:
     with SampleStore.open(directory / "store.db", read_only=True) as store:
         run = store.run("run", create=False)
         return [(info.rollout_id, info.attempt) for info in run.rollouts("train", attempts=True)]
+
+
+def _journalled(directory: Path) -> int:
+    with SampleStore.open(directory / "store.db") as store, store._handle.reading() as connection:
+        return len(ResumeRepository(connection, store.run("run")._pk).journal())
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -39,6 +45,23 @@ def test_a_changed_run_is_handed_nothing_and_says_why(what: str, tmp_path: Path)
     assert "groups were finished" not in log
     assert all(metrics.get("store/served_groups", 0) == 0 for metrics in ledger.metrics[3:])
     assert [number for number, attempt in _attempts(tmp_path) if attempt == 2] == [3, 4]
+    with SampleStore.open(tmp_path / "store.db") as store:
+        assert store.run("run").resume().journalled_groups == []
+
+
+@pytest.mark.parametrize("what", ["lr", "dataset"])
+def test_a_changed_run_is_not_served_the_groups_of_a_first_rollout_after_the_checkpoint(
+    what: str, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"settle": True}
+    assert run_until_crash(tmp_path, {"token": 165}, **options)  # at the end of rollout 3
+    with SampleStore.open(tmp_path / "store.db") as store:
+        point = store.run("run").resume()
+        assert (point.next_rollout_id, point.refused) == (3, None)
+        assert point.journalled_groups
+    ledger = run_to_the_end(tmp_path, **options, **CHANGES[what])
+    assert "not generated again" not in log_of(tmp_path)
+    assert all(metrics.get("store/served_groups", 0) == 0 for metrics in ledger.metrics)
     with SampleStore.open(tmp_path / "store.db") as store:
         assert store.run("run").resume().journalled_groups == []
 
@@ -65,7 +88,9 @@ def test_a_detour_by_mistake_costs_nothing_of_what_was_recorded_before(tmp_path:
 def test_rollouts_of_an_abandoned_way_are_not_mixed_with_those_of_the_new_one(tmp_path: Path) -> None:
     options: dict[str, Any] = {"settle": True}
     run_until_crash(tmp_path, CRASH, **options)
+    assert _journalled(tmp_path)
     assert run_until_crash(tmp_path, {"point": "after rollout", "rollout": 3}, **options, lr=2.0)
+    assert not _journalled(tmp_path)
     ledger = run_to_the_end(tmp_path, **options, lr=2.0)
     log = log_of(tmp_path)
     assert "rollouts 3 to 3 are recorded and are not generated again" in log

@@ -104,7 +104,7 @@ def test_the_state_of_a_long_run_does_not_grow_by_what_was_filtered(tmp_path: Pa
 
 def test_a_loop_that_works_between_rollouts_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    tracker = GroupTracker(Guard("raise"), carry_over=False)
+    tracker = GroupTracker(Guard("raise"), carry_over=None)
     tracker.begin(0, None)
     tracker.handed_out([_prompt(0)])
     tracker.end([])
@@ -112,6 +112,11 @@ def test_a_loop_that_works_between_rollouts_is_noticed(caplog: pytest.LogCapture
     tracker.handed_out([_prompt(1)])
     assert tracker.carry_over
     assert "slime_store_carry_over" in caplog.text
+    told = GroupTracker(Guard("raise"), carry_over=False)
+    told.begin(0, None)
+    told.end([])
+    told.handed_out([_prompt(1)])
+    assert not told.carry_over
 
 
 def test_groups_of_earlier_processes_are_served_once_and_only_as_a_whole(tracker: GroupTracker) -> None:
