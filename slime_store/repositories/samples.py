@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, null, or_, select
@@ -141,7 +141,7 @@ class SampleRepository:
             fields: names of the attributes wanted; None: all.
         """
         wanted = None if positions is None else frozenset(positions)
-        stored = StoredSamples(layouts, list(self._rows(select(SampleRow.__table__), SampleRow, positions)))
+        stored = StoredSamples(layouts, self._rows(select(SampleRow.__table__), SampleRow, positions))
         if _asks_for(fields, "prompt"):
             pks = [row["prompt_pk"] for row in stored.columns if row["prompt_pk"] is not None]
             stored.prompts = PromptRepository(self._connection).get(pks)
@@ -201,17 +201,18 @@ class SampleRepository:
             )
         return packs
 
-    def _rows(self, query: Any, model: Any, positions: Sequence[int] | None) -> Iterable[RowMapping]:
+    def _rows(self, query: Any, model: Any, positions: Sequence[int] | None) -> Sequence[RowMapping]:
         query = query.where(model.rollout_pk == self._pk)
         if not query._order_by_clauses:
             query = query.order_by(model.position)
         if positions is None:
-            yield from self._connection.execute(query).mappings()
-            return
+            return self._connection.execute(query).mappings().all()  # half the time of going row by row
+        rows: list[RowMapping] = []
         for chunk in chunked(_runs_of(positions), 200):
             spans = [and_(model.position >= first, model.position <= last) for first, last in chunk]
             near = model.position.between(chunk[0][0], chunk[-1][1])  # for an OR alone SQLite scans the rollout
-            yield from self._connection.execute(query.where(near, or_(*spans))).mappings()
+            rows += self._connection.execute(query.where(near, or_(*spans))).mappings().all()
+        return rows
 
     def _insert(self, model: Any, columns: Sequence[str], rows: list[tuple[Any, ...]]) -> None:
         table: Table = model.__table__
