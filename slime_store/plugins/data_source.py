@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import Any
 
-from slime_store.plugins.frameworks import Framework, load_object
+from slime_store.plugins.frameworks import Framework, load_setting
 from slime_store.plugins.guard import say, warn
 from slime_store.plugins.session import session_of
 from slime_store.plugins.state import capture, restore
@@ -35,7 +35,11 @@ class RecordingDataSource:
         if self._session.settings.mode == "replay":
             say("replaying run %r", self._session.replayed.name)
         else:
-            self._inner = load_object(self._session.data_source_path)(args)
+            for name in ("rollout_function_path", "eval_function_path"):
+                path = getattr(self._session.settings, name)
+                if path is not None:
+                    load_setting(name, path)  # now, and not after the engines have started
+            self._inner = load_setting("data_source_path", self._session.data_source_path)(args)
 
     def get_samples(self, num_samples: int) -> list[list[Any]]:
         """Return ``num_samples`` groups: those that were in flight at a crash first, then the wrapped source's."""

@@ -188,13 +188,15 @@ def session_of(args: Any, framework: Framework) -> PluginSession:
     """Return this process's session for the settings in ``args``.
 
     Raises:
-        SettingsError: the settings are wrong; this is never let pass, whatever ``on_error`` says.
+        SettingsError: the settings are wrong, or the store's directory is missing at the first call; this is never let
+            pass, whatever ``on_error`` says.
     """
     settings = PluginSettings.from_args(args)
     key = (os.getpid(), settings.url, settings.run)
     with _lock:
         session = _sessions.get(key)
         if session is None or session.settings != settings:
+            settings.check_place()
             session = _sessions[key] = PluginSession(settings, framework, args)
             say("%s run %r in %s", settings.mode, settings.run, StoreConfig.parse(settings.url).display_url)
     return session
