@@ -7,6 +7,7 @@ import operator
 from typing import Any
 
 from slime_store.mapping.snapshot import snapshot
+from slime_store.plugins.stable import stable_text
 
 _COUNTERS = ("sample_offset", "epoch_id", "sample_group_index", "sample_index", "metadata")
 
@@ -51,7 +52,7 @@ def dataset_fingerprint(source: Any) -> str | None:
         return None
     digest = hashlib.blake2b(str(len(samples)).encode(), digest_size=16)
     for sample in samples[:: max(1, len(samples) // 1000)]:
-        digest.update(repr((sample.prompt, sample.label)).encode("utf-8", "surrogatepass"))
+        digest.update(stable_text((sample.prompt, sample.label)).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
