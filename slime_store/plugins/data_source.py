@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from itertools import islice
 from typing import Any
 
 from slime_store.plugins.frameworks import Framework, load_setting
@@ -46,9 +47,11 @@ class RecordingDataSource:
         if self._inner is None:
             return []
         with self._lock:
-            groups = [self._again.popleft() for _ in range(min(num_samples, len(self._again)))]
-            if len(groups) < num_samples:
-                groups += self._inner.get_samples(num_samples - len(groups))
+            again = list(islice(self._again, num_samples))
+            fresh = self._inner.get_samples(num_samples - len(again)) if len(again) < num_samples else []
+            for _ in again:  # not before: the wrapped source may fail
+                self._again.popleft()
+            groups = [*again, *fresh]
             self._session.guard.run("note prompts", lambda: self._session.tracker.handed_out(groups))
         return groups
 

@@ -14,8 +14,11 @@ from slime_store.plugins.intercept import activate, intercept
 from slime_store.plugins.replay import replayed_eval, replayed_train
 from slime_store.plugins.session import PluginSession, session_of, timer
 from slime_store.plugins.state import capture
-from slime_store.store.prepared import prepare_eval, prepare_train
+from slime_store.store.prepared import PreparedRollout, prepare_eval, prepare_train
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, RolloutInfo
+
+_GROUPS = ("state['buffer']", "state['in_flight']")
+"""Samples in a state, in which placeholders are as bearable as in those of a rollout."""
 
 Generate = Callable[[], Any]
 """Calls the wrapped rollout function."""
@@ -133,16 +136,25 @@ def _start_tracking(session: PluginSession, wrapped: Any, rollout_id: int) -> No
 
 def _record(session: PluginSession, rollout_id: int, samples: Any, metrics: Any, source: Any) -> None:
     session.tracker.end(samples)
-    state = source.state() if isinstance(source, RecordingDataSource) else capture(source)
+    state = session.guard.run("take the data source's state", lambda: _state_of(source))
     session.flush_journal()  # what is queued of this rollout would come after it is cleared
-    prepared = prepare_train(
-        rollout_id,
-        RolloutFnTrainOutput(samples, metrics),
-        state=state,
-        strict=session.settings.strict,
-        clear_journal=session.tracker.clearing(),
-    )
+    clearing = session.tracker.clearing()
+
+    def prepare(state: Any) -> PreparedRollout:
+        output = RolloutFnTrainOutput(samples, metrics)
+        return prepare_train(rollout_id, output, state=state, strict=session.settings.strict, clear_journal=clearing)
+
+    prepared = prepare(state)
+    lossy = [path for path in prepared.placeholders if path.startswith("state[") and not path.startswith(_GROUPS)]
+    if lossy:
+        prepared, state = prepare(None), None
+    if state is None:
+        session.say_not_resumable(f"it holds {', '.join(lossy)}, which cannot be stored" if lossy else "it shows none")
     session.recorder.put(prepared)
+
+
+def _state_of(source: Any) -> dict[str, Any] | None:
+    return source.state() if isinstance(source, RecordingDataSource) else capture(source)
 
 
 def _keeps_groups_in_flight(wrapped: Any, framework: Framework) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from slime_store.config import StoreConfig
 from slime_store.errors import StoreError
 from slime_store.plugins.frameworks import Framework
-from slime_store.plugins.guard import Guard, say
+from slime_store.plugins.guard import Guard, say, warn
 from slime_store.plugins.lineage import describe_args, lineage_of
 from slime_store.plugins.recorder import Recorder, WeightVersionNote
 from slime_store.plugins.settings import PluginSettings
@@ -41,6 +41,7 @@ class PluginSession:
         self.adoptable: dict[int, RolloutInfo] = {}
         self.begun = False
         self.has_generated = False
+        self._said_not_resumable = False
         self._weight_version: str | None = None
         self._stores: list[SampleStore] = []
         self._run: Run | None = None
@@ -158,6 +159,12 @@ class PluginSession:
         if label is not None and str(label) != self._weight_version:
             self._weight_version = str(label)
             self.recorder.put(WeightVersionNote(str(label), rollout_id))
+
+    def say_not_resumable(self, why: str) -> None:
+        """Warn, once, that rollouts are recorded without the data source's state."""
+        if self.settings.mode == "resume" and not self._said_not_resumable:
+            self._said_not_resumable = True
+            warn("rollouts are recorded, but none can be resumed from without the data source's state: %s", why)
 
     def metrics(self, seconds: float, **counts: float) -> dict[str, float]:
         """Return the counters that appear among the rollout's metrics."""

@@ -54,7 +54,7 @@ def test_a_store_in_a_directory_that_is_not_there_is_refused_before_anything_is_
     from tests.plugins.fake_framework.plugin import StoreSource
 
     options = args(slime_store_url=str(tmp_path / "not mounted" / "store.db"))
-    with pytest.raises(SettingsError, match="slime_store_url: the directory .*not mounted does not exist on .*; make"):
+    with pytest.raises(SettingsError, match=r"slime_store_url: the directory .*not mounted does not exist on .*make"):
         StoreSource(options)
     (tmp_path / "not mounted").mkdir()
     StoreSource(options).load(-1)
