@@ -64,13 +64,18 @@ class RecordingDataSource:
             self._session.guard.run("note returned groups", lambda: self._session.tracker.given_back(samples))
 
     def save(self, rollout_id: int) -> None:
-        """Save the wrapped source's state as it does itself, and note the checkpoint, when its rollout is stored."""
+        """Save the wrapped source's state as it does itself, and note the checkpoint, when its rollout is stored.
+
+        Raises:
+            StoreError: only with ``slime_store_on_error: raise``: something before the checkpoint is not stored.
+        """
         if self._inner is None:
             return
         with self._lock:
             self._inner.save(rollout_id)
         session = self._session
         session.recorder.flush()  # a checkpoint whose rollout is not stored is no place to resume from
+        session.guard.check()
         session.guard.run("note a checkpoint", lambda: session.run.recovery.record_checkpoint(rollout_id))
 
     def load(self, rollout_id: int | None = None) -> None:

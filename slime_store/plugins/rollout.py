@@ -60,7 +60,9 @@ def train_rollout(
         if output is not None:
             metrics = session.metrics(0.0, adopted=1)
             return session.framework.train_output(output.samples, {**(output.metrics or {}), **metrics})
-    session.adoptable.clear()  # from here on the run takes its own way
+    if adopted is not None or session.adoptable:  # what is recorded came after something else than what comes now
+        session.adoptable.clear()
+        session.tracker.forget_journalled()
     session.has_generated = True
     session.guard.run("note a weight version", lambda: session.note_weight_version(weight_version, rollout_id))
     session.guard.run("follow the groups", lambda: _start_tracking(session, wrapped, rollout_id))

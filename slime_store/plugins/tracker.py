@@ -65,6 +65,12 @@ class GroupTracker:
                 self._finished[index] = group
         self._kept = frozenset(self._finished)
 
+    def forget_journalled(self) -> None:
+        """Serve none of those groups: the run does not follow the rollouts that they followed."""
+        with self._lock:
+            self._finished.clear()
+            self._kept = frozenset()
+
     def begin(self, rollout_id: int, journal: Journal | None) -> None:
         """A rollout begins: groups that finish from now on belong to it."""
         with self._lock:
