@@ -74,6 +74,9 @@ class RecordingDataSource:
         with self._lock:
             self._inner.save(rollout_id)
         session = self._session
+        if not session.is_used:
+            session.is_used = True  # said once
+            warn("nothing is recorded, since no rollout came through it; set --rollout-function-path to slime_store's")
         session.recorder.flush()  # a checkpoint whose rollout is not stored is no place to resume from
         session.guard.check()
         session.guard.run("note a checkpoint", lambda: session.run.recovery.record_checkpoint(rollout_id))

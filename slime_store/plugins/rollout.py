@@ -52,6 +52,7 @@ def train_rollout(
     """Return a train rollout in the framework's class, with the store's counters among its metrics."""
     if session.settings.mode == "replay":
         return replayed_train(session, rollout_id)
+    session.is_used = True
     if not session.begun:
         session.guard.run("begin a session", lambda: _begin_late(session, rollout_id, source))
     adopted = session.adoptable.pop(rollout_id, None)

@@ -41,6 +41,7 @@ class PluginSession:
         self.adoptable: dict[int, RolloutInfo] = {}
         self.begun = False
         self.has_generated = False
+        self.is_used = False
         self._said_not_resumable = False
         self._weight_version: str | None = None
         self._stores: list[SampleStore] = []

@@ -250,3 +250,17 @@ def test_containers_of_every_kind_are_remembered_as_they_were(kind: Any, tracker
     prompt[0].metadata["queue"][0].append(4)
     [[first, _]] = tracker.in_flight()
     assert_same(first.metadata, before)
+
+
+def test_a_finished_group_is_not_served_for_another_prompt(tracker: GroupTracker) -> None:
+    """A source that says nothing of its state, and shuffles anew, gives the same index to something else."""
+    tracker.take_over([group(0, label="4"), group(1, label={"answer": 5})])
+    [other, same] = [_prompt(number) for number in range(2)]
+    for sample in other:
+        sample.label = "9"
+    for sample in same:
+        sample.label, sample.prompt = {"answer": 5}, "a prompt that generation rewrote"
+    assert tracker.finished_before(other) is None
+    assert_same(tracker.finished_before(same), group(1, label={"answer": 5}))
+    tracker.take_over([group(1)])  # made anew by generation, without the label
+    assert tracker.finished_before(same) is not None
