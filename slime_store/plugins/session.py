@@ -10,7 +10,7 @@ from typing import Any
 from slime_store.config import StoreConfig
 from slime_store.errors import StoreError
 from slime_store.plugins.frameworks import Framework
-from slime_store.plugins.guard import Guard, say
+from slime_store.plugins.guard import Guard, say, warn
 from slime_store.plugins.lineage import describe_args, lineage_of
 from slime_store.plugins.recorder import Recorder, WeightVersionNote
 from slime_store.plugins.settings import PluginSettings
@@ -41,6 +41,8 @@ class PluginSession:
         self.adoptable: dict[int, RolloutInfo] = {}
         self.begun = False
         self.has_generated = False
+        self.is_used = False
+        self._said_not_resumable = False
         self._weight_version: str | None = None
         self._stores: list[SampleStore] = []
         self._run: Run | None = None
@@ -159,6 +161,12 @@ class PluginSession:
             self._weight_version = str(label)
             self.recorder.put(WeightVersionNote(str(label), rollout_id))
 
+    def say_not_resumable(self, why: str) -> None:
+        """Warn, once, that rollouts are recorded without the data source's state."""
+        if self.settings.mode == "resume" and not self._said_not_resumable:
+            self._said_not_resumable = True
+            warn("rollouts are recorded, but none can be resumed from without the data source's state: %s", why)
+
     def metrics(self, seconds: float, **counts: float) -> dict[str, float]:
         """Return the counters that appear among the rollout's metrics."""
         return {
@@ -188,13 +196,15 @@ def session_of(args: Any, framework: Framework) -> PluginSession:
     """Return this process's session for the settings in ``args``.
 
     Raises:
-        SettingsError: the settings are wrong; this is never let pass, whatever ``on_error`` says.
+        SettingsError: the settings are wrong, or the store's directory is missing at the first call; this is never let
+            pass, whatever ``on_error`` says.
     """
     settings = PluginSettings.from_args(args)
     key = (os.getpid(), settings.url, settings.run)
     with _lock:
         session = _sessions.get(key)
         if session is None or session.settings != settings:
+            settings.check_place()
             session = _sessions[key] = PluginSession(settings, framework, args)
             say("%s run %r in %s", settings.mode, settings.run, StoreConfig.parse(settings.url).display_url)
     return session

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from dataclasses import dataclass, fields
+import socket
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from slime_store.config import StoreConfig
@@ -38,7 +39,7 @@ class PluginSettings:
         replay_groups: replay only this many groups of each rollout, half from its head and half from its tail.
     """
 
-    url: str
+    url: str = field(repr=False)  # it may hold a password
     run: str
     mode: str = "record"
     rollout_function_path: str | None = None
@@ -66,7 +67,7 @@ class PluginSettings:
             for name, value in (vars(args).items() if args is not None else ())
             if name.startswith(PREFIX)
         }
-        known = [field.name for field in fields(cls)]
+        known = [each.name for each in fields(cls)]
         for name in given.keys() - set(known):
             close = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {PREFIX}{close[0]}?" if close else f"; known are {', '.join(known)}"
@@ -85,6 +86,17 @@ class PluginSettings:
         settings = cls(**values)
         settings._check()
         return settings
+
+    def check_place(self) -> None:
+        """Refuse an SQLite store whose directory is missing, before training starts: no rollout would be recorded.
+
+        Raises:
+            SettingsError: it is missing.
+        """
+        path = StoreConfig.parse(self.url).path
+        if path is not None and not path.parent.is_dir():
+            why = f"the directory {path.parent} does not exist on {socket.gethostname()}"
+            raise SettingsError(PREFIX + "url", f"{why}; make it, or mount it on every node of the rollout manager")
 
     def _check(self) -> None:
         _one_of("mode", self.mode, _MODES)

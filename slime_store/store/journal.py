@@ -38,7 +38,7 @@ class Journal:
         self._run = run
         self._run_pk = run_pk
         self._on_error = on_error or _log_error
-        self._queue: queue.Queue[tuple[int, Any] | None] = queue.Queue()
+        self._queue: queue.Queue[tuple[int, Any] | threading.Event | None] = queue.Queue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -58,9 +58,13 @@ class Journal:
             self._queue.put((rollout_id, taken))
 
     def flush(self) -> None:
-        """Wait until every group given so far is on disk or has failed."""
-        if self._thread is not None and self._pid == os.getpid():
-            self._queue.join()
+        """Wait until every group given so far is on disk or has failed; not for those that come meanwhile."""
+        written = threading.Event()
+        with self._lock:
+            if self._thread is None or self._pid != os.getpid():
+                return
+            self._queue.put(written)
+        written.wait()
 
     def close(self) -> None:
         """Write what is queued and end the thread."""
@@ -79,14 +83,15 @@ class Journal:
                     batch.append(waiting.get_nowait())
                 except queue.Empty:
                     break
-            groups = [item for item in batch if item is not None]
+            groups = [item for item in batch if isinstance(item, tuple)]
             try:
                 if groups:
                     self._write(groups)
             finally:
-                for _ in batch:
-                    waiting.task_done()
-            if len(groups) < len(batch):
+                for item in batch:
+                    if isinstance(item, threading.Event):
+                        item.set()
+            if None in batch:
                 return
 
     def _write(self, groups: list[tuple[int, Any]]) -> None:

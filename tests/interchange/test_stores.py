@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from slime_store import Sample, SampleStore
-from slime_store.interchange import import_path
+from slime_store.interchange import export_run, import_path
 from slime_store.testing import assert_same
 from slime_store.testing.factories import make_eval_output, make_train_output
 from tests.services.commands import invoke
@@ -48,3 +48,19 @@ def test_the_command_takes_spool_files_and_goes_on_after_what_is_none(store_url:
     assert done.exit_code == 1 and "is not a slime_store" in done.stderr and "not a regular file" in done.stderr
     with SampleStore.open(store_url, read_only=True) as store:
         assert [info.rollout_id for info in store.run("r", create=False).rollouts()] == [3]
+
+
+def test_dumps_of_the_same_rollouts_do_not_stand_in_the_way_of_a_restart(store_url: str, tmp_path: Path) -> None:
+    outputs = [make_train_output(1, 2, seed=number) for number in range(3)]
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        for number, output in enumerate(outputs):
+            run.record_train(number, output, state={"sample_offset": number})
+        before = run.resume(checkpoint_rollout_id=0)
+        export_run(run, str(tmp_path / "dumps" / "{rollout_id}.pt"))
+        assert len(import_path(run, tmp_path / "dumps").recorded) == 3
+        after = run.resume(checkpoint_rollout_id=0)
+        assert after == before
+        assert [(info.rollout_id, info.attempt) for info in after.complete] == [(1, 1), (2, 1)]
+        run.record_train(1, outputs[1])  # no dump: what followed the first attempt does not follow this one
+        assert run.resume(checkpoint_rollout_id=0).refused == "rollout 1 was recorded without the data source's state"

@@ -202,3 +202,39 @@ def test_an_error_of_the_rollout_function_is_the_users_own(args: Args) -> None:
     with pytest.raises(KeyError):
         options = args(slime_store_rollout_function_path=given.PATH)
         generate_rollout(options, 99, StoreSource(options))
+
+
+def test_with_on_error_raise_a_checkpoint_of_a_rollout_that_is_not_stored_is_refused(
+    args: Args, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH, slime_store_on_error="raise")
+    source = StoreSource(options)
+    source.load(-1)
+    monkeypatch.setattr(prepared, "write_rollout", _full)
+    given.will_return(0, [group(0)])
+    generate_rollout(options, 0, source)
+    with pytest.raises(StoreFullError):
+        source.save(0)  # perhaps the last call of all
+
+
+def test_a_recorded_rollout_that_cannot_be_read_is_generated_and_nothing_later_is_served(
+    args: Args, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = args(over_sampling_batch_size=5)  # rollout 0 asks for group 4 too
+    source = StoreSource(options)
+    source.load(-1)
+    for number in range(2):
+        generate_rollout(options, number, source)
+    session = session_of(options, FAKE)
+    session.tracker.begin(2, session.journal())
+    session.tracker.finished(group(4), group(4))  # of rollout 1's weights
+    session.flush()
+    sessions.forget_sessions()
+    again = StoreSource(options)
+    again.load(-1)
+    session = session_of(options, FAKE)
+    monkeypatch.setattr(type(session.run), "load_train", _full)
+    for number in range(2):
+        assert generate_rollout(options, number, again).metrics["store/served_groups"] == 0
+    session.flush()
+    assert session.run.resume(sample_type=given.Sample).journalled_groups == []

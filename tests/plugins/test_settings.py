@@ -48,6 +48,48 @@ def test_wrong_settings_are_refused_by_name(what: str) -> None:
         generate_rollout(args, 0, None)
 
 
+def test_a_store_in_a_directory_that_is_not_there_is_refused_before_anything_is_generated(
+    args: Callable[..., Namespace], tmp_path: Any
+) -> None:
+    from tests.plugins.fake_framework.plugin import StoreSource
+
+    options = args(slime_store_url=str(tmp_path / "not mounted" / "store.db"))
+    with pytest.raises(SettingsError, match=r"slime_store_url: the directory .*not mounted does not exist on .*make"):
+        StoreSource(options)
+    (tmp_path / "not mounted").mkdir()
+    StoreSource(options).load(-1)
+    assert (tmp_path / "not mounted" / "store.db").exists()
+
+
+def test_a_directory_that_goes_away_under_way_stops_nothing(args: Callable[..., Namespace], tmp_path: Any) -> None:
+    from tests.plugins import given
+    from tests.plugins.fake_framework import plugin
+
+    place = tmp_path / "place"
+    place.mkdir()
+    options = args(slime_store_url=str(place / "store.db"), slime_store_rollout_function_path=given.PATH)
+    source = plugin.StoreSource(options)
+    place.rmdir()
+    given.will_return(0, [given.group(0)])
+    assert plugin.generate_rollout(options, 0, source).metrics["store/errors"] > 0
+
+
+@pytest.mark.parametrize("path", ["no.such.module", "slime_store.no_such_name", "nodots", "tests.plugins.given.", ".x"])
+@pytest.mark.parametrize("key", ["data_source_path", "rollout_function_path", "eval_function_path"])
+def test_a_path_to_nothing_is_refused_at_the_start_by_its_key(
+    key: str, path: str, args: Callable[..., Namespace]
+) -> None:
+    from tests.plugins.fake_framework.plugin import StoreSource
+
+    with pytest.raises(SettingsError, match=f"slime_store_{key}: .*{path!r}"):
+        StoreSource(args(**{f"slime_store_{key}": path}))
+
+
+def test_the_password_is_not_in_the_settings_repr() -> None:
+    args = Namespace(**{**GOOD, "slime_store_url": "postgresql+psycopg://me:secret@host/db"})
+    assert "secret" not in repr(PluginSettings.from_args(args))
+
+
 def test_the_password_of_a_wrong_address_is_not_repeated() -> None:
     args = Namespace(**{**GOOD, "slime_store_url": "mysql://me:secret@host/db"})
     with pytest.raises(SettingsError) as error:

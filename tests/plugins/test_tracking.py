@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import logging
 import sys
 import types
 from argparse import Namespace
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,12 +22,18 @@ from slime_store import SampleStore
 from slime_store.plugins.guard import Guard
 from slime_store.plugins.intercept import activate, intercept
 from slime_store.plugins.tracker import GroupTracker, is_finished
+from slime_store.store import journal as journals
 from slime_store.testing import assert_same
 from slime_store.types import Sample
 from tests.plugins.fake_framework.ledger import indexes
 from tests.plugins.given import finished, group
 from tests.plugins.modes import FULLY_ASYNC
 from tests.plugins.processes import run_to_the_end
+
+
+@dataclass
+class Turns:
+    words: list[str]
 
 
 class FakeJournal:
@@ -203,3 +213,54 @@ def test_an_error_of_the_group_function_is_the_users_own(
     with pytest.raises(ValueError, match="engine"):
         asyncio.run(module.make_a_group(Namespace(), _prompt(0), {}))
     assert journal.groups == []
+
+
+def test_the_journal_waits_for_what_it_was_given_and_not_for_what_keeps_coming(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+
+    def write(_handle: Any, groups: Any) -> None:
+        written.extend(request.rollout_id for request, _ in groups)
+        if len(written) < 500:
+            journal.put(len(written) + 1000, group(len(written)))  # a loop whose groups go on finishing
+
+    monkeypatch.setattr(journals, "write_rollouts", write)
+    with SampleStore.open(tmp_path / "store.db") as store:
+        journal = store.run("run").recovery.journal()
+        for number in range(40):
+            journal.put(number, group(number))
+        journal.flush()
+        assert set(range(40)) <= set(written)
+        assert len(written) < 200
+        written += range(500)
+        journal.close()
+
+
+@pytest.mark.parametrize("kind", [OrderedDict, SimpleNamespace, Turns, lambda **given: defaultdict(list, given)])
+def test_containers_of_every_kind_are_remembered_as_they_were(kind: Any, tracker: GroupTracker) -> None:
+    prompt = _prompt(0)
+    inner: Any = kind(words=["a"])
+    prompt[0].metadata = {"inner": inner, "queue": deque([[1], [2]], maxlen=5), "empty": SimpleNamespace()}
+    before = copy.deepcopy(prompt[0].metadata)
+    tracker.handed_out([prompt])
+    words = inner.words if isinstance(inner, (Turns, SimpleNamespace)) else inner["words"]
+    words.append("b")
+    prompt[0].metadata["queue"].append([3])
+    prompt[0].metadata["queue"][0].append(4)
+    [[first, _]] = tracker.in_flight()
+    assert_same(first.metadata, before)
+
+
+def test_a_finished_group_is_not_served_for_another_prompt(tracker: GroupTracker) -> None:
+    """A source that says nothing of its state, and shuffles anew, gives the same index to something else."""
+    tracker.take_over([group(0, label="4"), group(1, label={"answer": 5})])
+    [other, same] = [_prompt(number) for number in range(2)]
+    for sample in other:
+        sample.label = "9"
+    for sample in same:
+        sample.label, sample.prompt = {"answer": 5}, "a prompt that generation rewrote"
+    assert tracker.finished_before(other) is None
+    assert_same(tracker.finished_before(same), group(1, label={"answer": 5}))
+    tracker.take_over([group(1)])  # made anew by generation, without the label
+    assert tracker.finished_before(same) is not None
