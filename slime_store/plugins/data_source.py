@@ -35,6 +35,7 @@ class RecordingDataSource:
         if self._session.settings.mode == "replay":
             say("replaying run %r", self._session.replayed.name)
         else:
+            self._session.check_paths()
             self._inner = load_object(self._session.data_source_path)(args)
 
     def get_samples(self, num_samples: int) -> list[list[Any]]:
