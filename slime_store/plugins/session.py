@@ -8,12 +8,12 @@ import time
 from typing import Any
 
 from slime_store.config import StoreConfig
-from slime_store.errors import StoreError
-from slime_store.plugins.frameworks import Framework
+from slime_store.errors import SettingsError, StoreError
+from slime_store.plugins.frameworks import Framework, load_object
 from slime_store.plugins.guard import Guard, say
 from slime_store.plugins.lineage import describe_args, lineage_of
 from slime_store.plugins.recorder import Recorder, WeightVersionNote
-from slime_store.plugins.settings import PluginSettings
+from slime_store.plugins.settings import PATHS, PREFIX, PluginSettings
 from slime_store.plugins.spool import Spool
 from slime_store.plugins.tracker import GroupTracker
 from slime_store.store import Run, SampleStore
@@ -36,11 +36,12 @@ class PluginSession:
         self.args = args
         self.guard = Guard(settings.on_error)
         self.spool = Spool(settings)
-        self.recorder = Recorder(lambda: self.run, self.guard, self.spool)
+        self.recorder = Recorder(self._noted_run, self.guard, self.spool)
         self.tracker = GroupTracker(self.guard, carry_over=settings.carry_over)
         self.adoptable: dict[int, RolloutInfo] = {}
         self.begun = False
         self.has_generated = False
+        self._start: dict[str, Any] | None = None
         self._weight_version: str | None = None
         self._stores: list[SampleStore] = []
         self._run: Run | None = None
@@ -53,6 +54,22 @@ class PluginSession:
     def data_source_path(self) -> str:
         """Path of the data source that is wrapped."""
         return self.settings.data_source_path or self.framework.data_source_path
+
+    def check_paths(self) -> None:
+        """Load what the settings name, so that a wrong path is not found out when hours of training lie behind.
+
+        Raises:
+            SettingsError: something cannot be loaded.
+        """
+        for name in PATHS:
+            path = getattr(self.settings, name)
+            has_own_rules = self.framework.rollout_class_path is not None and name != "data_source_path"
+            if path is None or has_own_rules:  # miles loads the others itself, and at once too
+                continue
+            try:
+                load_object(path)
+            except (ImportError, AttributeError, ValueError) as error:
+                raise SettingsError(PREFIX + name, f"{path!r} cannot be loaded ({error})") from error
 
     @property
     def run(self) -> Run:
@@ -127,16 +144,27 @@ class PluginSession:
         lineage = lineage_of(self.args, source, ignore)
         if "data_source_path" not in ignore:
             lineage["data_source_path"] = self.data_source_path
-        self.run.recovery.begin_session(checkpoint_rollout_id=checkpoint_rollout_id, lineage=lineage)
+        self._start = {"checkpoint_rollout_id": checkpoint_rollout_id, "lineage": lineage}
+        self.spool.lineage = lineage
+        run = self.run
+        self.guard.run("note where the session starts", self._noted_run)  # resuming itself only reads
         if self.settings.mode == "resume" and checkpoint_rollout_id is not None and not self.has_generated:
-            self._find_adoptable(checkpoint_rollout_id, lineage)
+            self._find_adoptable(run, checkpoint_rollout_id, lineage)
             self.begun = True
             return True
         self.begun = True
         return False
 
-    def _find_adoptable(self, checkpoint: int, lineage: dict[str, Any]) -> None:
-        point = self.run.resume(
+    def _noted_run(self) -> Run:
+        """Return the run, once it is noted where this session starts: nothing is recorded without its lineage."""
+        run, start = self.run, self._start
+        if start is not None:
+            run.recovery.begin_session(**start)
+            self._start = None
+        return run
+
+    def _find_adoptable(self, run: Run, checkpoint: int, lineage: dict[str, Any]) -> None:
+        point = run.resume(
             checkpoint_rollout_id=checkpoint,
             lineage=lineage,
             max_adopted=self.settings.max_adopted,
@@ -182,6 +210,11 @@ class PluginSession:
         self.spool.close()
         for store in self._stores:
             store.close()
+
+
+def with_counters(metrics: Any, counters: dict[str, float]) -> Any:
+    """Return a rollout's metrics with the store's counters; metrics that are no dict are the user's own affair."""
+    return {**(metrics or {}), **counters} if metrics is None or isinstance(metrics, dict) else metrics
 
 
 def session_of(args: Any, framework: Framework) -> PluginSession:
