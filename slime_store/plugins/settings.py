@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass, fields
 from typing import Any
 
+from slime_store.codecs.documents import is_clean
 from slime_store.config import StoreConfig
 from slime_store.errors import InvalidUrlError, SettingsError
-from slime_store.mapping.text import is_clean
 
 PREFIX = "slime_store_"
 _MODES = ("record", "resume", "replay")

@@ -78,9 +78,9 @@ class ImportRepository:
         """Return what tells a session of this run from others, and what its rollouts depend on."""
         columns = (SessionRow.host, SessionRow.pid, SessionRow.client, SessionRow.config, SessionRow.lineage)
         query = select(*columns, SessionRow.started_at, SessionRow.checkpoint_rollout_id)
-        where = (SessionRow.run_pk == self._run_pk, SessionRow.ordinal == ordinal)
-        found: Row[Any] = self._connection.execute(query.where(*where)).one()
-        return found
+        return self._connection.execute(
+            query.where(SessionRow.run_pk == self._run_pk, SessionRow.ordinal == ordinal)
+        ).one()
 
     def same_session(self, origin: Row[Any], when: datetime) -> int | None:
         """Return the session that the process of another store's session had in this run at a time, or None."""
