@@ -12,7 +12,7 @@ from slime_store.plugins.frameworks import Framework, load_object
 from slime_store.plugins.guard import say, warn
 from slime_store.plugins.intercept import activate, intercept
 from slime_store.plugins.replay import replayed_eval, replayed_train
-from slime_store.plugins.session import PluginSession, session_of, timer
+from slime_store.plugins.session import PluginSession, session_of, timer, with_counters
 from slime_store.plugins.state import capture
 from slime_store.store.prepared import PreparedRollout, prepare_eval, prepare_train
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, RolloutInfo
@@ -59,8 +59,8 @@ def train_rollout(
     if adopted is not None:
         output = session.guard.run(f"adopt rollout {rollout_id}", lambda: _adopt(session, adopted, source))
         if output is not None:
-            metrics = session.metrics(0.0, adopted=1)
-            return session.framework.train_output(output.samples, {**(output.metrics or {}), **metrics})
+            metrics = with_counters(output.metrics, session.metrics(0.0, adopted=1))
+            return session.framework.train_output(output.samples, metrics)
     if adopted is not None or session.adoptable:  # what is recorded came after something else than what comes now
         session.adoptable.clear()
         session.tracker.forget_journalled()
@@ -73,7 +73,7 @@ def train_rollout(
     session.guard.run(f"record rollout {rollout_id}", lambda: _record(session, rollout_id, samples, given, source))
     session.guard.check()
     metrics = session.metrics(timer() - started, served_groups=session.tracker.n_served)
-    return session.framework.train_output(samples, {**(given or {}), **metrics})
+    return session.framework.train_output(samples, with_counters(given, metrics))
 
 
 def eval_rollout(session: PluginSession, rollout_id: int, generate: Generate, weight_version: Any = None) -> Any:
@@ -99,7 +99,7 @@ def eval_rollout(session: PluginSession, rollout_id: int, generate: Generate, we
     if isinstance(last, int) and rollout_id >= last - 1:
         session.recorder.flush()  # nothing may come after it that would give the recording time
     session.guard.check()
-    return session.framework.eval_output(data, {**(given or {}), **session.metrics(timer() - started)})
+    return session.framework.eval_output(data, with_counters(given, session.metrics(timer() - started)))
 
 
 def _begin_late(session: PluginSession, rollout_id: int, source: Any) -> None:
@@ -139,7 +139,8 @@ def _start_tracking(session: PluginSession, wrapped: Any, rollout_id: int) -> No
 
 def _record(session: PluginSession, rollout_id: int, samples: Any, metrics: Any, source: Any) -> None:
     session.tracker.end(samples)
-    state = session.guard.run("take the data source's state", lambda: _state_of(source))
+    # without the state it can still be replayed, though not adopted
+    state = session.guard.run(f"take the data source's state after rollout {rollout_id}", lambda: _state_of(source))
     session.flush_journal()  # what is queued of this rollout would come after it is cleared
     clearing = session.tracker.clearing()
 

@@ -8,11 +8,13 @@ import socket
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from slime_store.codecs.documents import is_clean
 from slime_store.config import StoreConfig
 from slime_store.errors import InvalidUrlError, SettingsError
 
 PREFIX = "slime_store_"
 _MODES = ("record", "resume", "replay")
+PATHS = ("rollout_function_path", "eval_function_path", "data_source_path")
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,10 @@ class PluginSettings:
                 given[name] = text
         values = {name: value for name, value in given.items() if value is not None}
         for name in ("url", "run"):
-            if not isinstance(values.get(name), str) or not values[name]:
+            if values.get(name) in (None, ""):
                 raise SettingsError(PREFIX + name, "it is missing; put it into the file of --custom-config-path")
-        if isinstance(values.get("lineage_ignore"), (list, str)):
-            ignored = values["lineage_ignore"]
+        ignored = values.get("lineage_ignore")
+        if isinstance(ignored, (list, str)):
             values["lineage_ignore"] = (ignored,) if isinstance(ignored, str) else tuple(ignored)
         settings = cls(**values)
         settings._check()
@@ -108,6 +110,17 @@ class PluginSettings:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
                 raise SettingsError(PREFIX + name, f"expected a whole number from {least}, got {value!r}")
+        for name in ("url", "run", *PATHS, "spool_dir", "replay_run"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise SettingsError(PREFIX + name, f"expected text, got {value!r}; put it into quotes")
+        for name in ("run", "replay_run"):
+            if not is_clean(getattr(self, name) or ""):
+                raise SettingsError(PREFIX + name, "a run's name is text without NUL and lone surrogates")
+        if not isinstance(self.lineage_ignore, tuple) or not all(isinstance(each, str) for each in self.lineage_ignore):
+            raise SettingsError(
+                PREFIX + "lineage_ignore", f"expected a list of arguments' names, got {self.lineage_ignore!r}"
+            )
         path = self.url.removeprefix("sqlite:///") if self.url.startswith("sqlite:") else self.url
         if "://" not in path and not os.path.isabs(path):
             why = "the rollout manager may land on any node, in any directory"

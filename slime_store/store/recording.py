@@ -61,6 +61,7 @@ class RecordRequest:
     weight_version: str | None = None
     origin: ImportOrigin | None = None
     clear_journal: JournalClearing | None = None
+    session_pk: int | None = None  # of the session that it belongs to; None: this process's
 
 
 def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedRollout) -> RolloutInfo:
@@ -79,7 +80,8 @@ def write_rollouts(handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, 
 
     Compressing happens before the transaction, so that other writers wait only for the inserts.
     """
-    session_pk = handle.sessions.ensure(rollouts[0][0].run_pk, handle.writing)
+    first = rollouts[0][0]
+    session_pk = first.session_pk or handle.sessions.ensure(first.run_pk, handle.writing)
     writer = PayloadWriter(handle.directory)
     infos, files = [], []
     try:

@@ -28,6 +28,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a wrong word for errors": ({"slime_store_on_error": "ignore"}, "expected warn, raise, got 'ignore'"),
     "a word for a flag": ({"slime_store_journal": "yes"}, "slime_store_journal: expected true or false, got 'yes'"),
     "a negative bound": ({"slime_store_max_adopted": -1}, "expected a whole number from 0, got -1"),
+    "a number for a run": ({"slime_store_run": 42}, "slime_store_run: expected text, got 42; put it into quotes"),
+    "a run that no store takes": ({"slime_store_run": "a\0b"}, "slime_store_run: a run's name is text without NUL"),
+    "a number for a path": ({"slime_store_data_source_path": 5}, "slime_store_data_source_path: expected text, got 5"),
+    "a number for a directory": ({"slime_store_spool_dir": 5}, "slime_store_spool_dir: expected text, got 5"),
+    "a number for a run to replay": ({"slime_store_replay_run": 5}, "slime_store_replay_run: expected text, got 5"),
+    "no names to ignore": ({"slime_store_lineage_ignore": 5}, "lineage_ignore: expected a list of arguments' names"),
+    "other names to ignore": ({"slime_store_lineage_ignore": [5]}, "lineage_ignore: expected a list of arguments'"),
     "no groups to replay": ({"slime_store_replay_groups": 0}, "expected a whole number from 1, got 0"),
 }
 
@@ -88,6 +95,17 @@ def test_a_path_to_nothing_is_refused_at_the_start_by_its_key(
 def test_the_password_is_not_in_the_settings_repr() -> None:
     args = Namespace(**{**GOOD, "slime_store_url": "postgresql+psycopg://me:secret@host/db"})
     assert "secret" not in repr(PluginSettings.from_args(args))
+
+
+@pytest.mark.parametrize("name", ["rollout_function_path", "eval_function_path", "data_source_path"])
+@pytest.mark.parametrize("path", ["tests.plugins.given.not_there", "not_there.rollout", "rollout", ""])
+def test_a_path_that_leads_nowhere_is_refused_before_anything_is_generated(
+    name: str, path: str, args: Callable[..., Namespace]
+) -> None:
+    from tests.plugins.fake_framework.plugin import StoreSource
+
+    with pytest.raises(SettingsError, match=f"slime_store_{name}: '{path}' cannot be loaded"):
+        StoreSource(args(**{f"slime_store_{name}": path}))
 
 
 def test_the_password_of_a_wrong_address_is_not_repeated() -> None:
