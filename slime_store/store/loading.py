@@ -11,18 +11,18 @@ from functools import wraps
 from itertools import chain
 from typing import Any, ParamSpec, TypeVar
 
-import numpy as np
 from sqlalchemy import Row
 
 from slime_store.errors import BlobCorruptError, BlobMissingError, StoreError
 from slime_store.mapping.batch import BATCH_FIELDS, BatchDecoder
 from slime_store.mapping.decode import SampleDecoder, documents_of, eval_data, layouts_of
 from slime_store.mapping.encode import prompt_digest
+from slime_store.mapping.metadata import metadata_matches
 from slime_store.mapping.nesting import nest
 from slime_store.repositories.blobs import DocumentBlobs
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.samples import SampleRepository
-from slime_store.repositories.selection import SelectionRepository
+from slime_store.repositories.selection import LAYOUTS, SelectionRepository
 from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import decode_inline
@@ -34,8 +34,6 @@ T = TypeVar("T")
 
 _READS = 3
 """How often a read is tried while other processes delete what it reads."""
-
-_BOOLS = (bool, np.bool_)
 
 _CHUNK_SAMPLES, _CHUNK_ROLLOUTS = 1 << 16, 200
 
@@ -159,7 +157,7 @@ def iter_samples(
     digest = None if where.prompt is None else prompt_digest(where.prompt)
     needed = fields if fields is None or where.metadata is None else fields | {"metadata"}
     with handle.reading() as connection:
-        rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts()
+        rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts(LAYOUTS)
 
     @_again_if_overtaken
     def page(row: Row[Any], positions: list[int]) -> list[Any]:
@@ -174,12 +172,12 @@ def iter_samples(
     for chunk in _by_samples(rollouts):
         with handle.reading() as connection:
             selection = SelectionRepository(connection, run_pk, where, digest)
-            found = selection.positions([row.id for row in chunk])
+            found = selection.positions([row.id for row in chunk], handle.blobs(connection))
         for row in chunk:
             positions = found.get(row.id, [])
             for start in range(0, len(positions), batch_size):
                 for sample in page(row, positions[start : start + batch_size]):
-                    if _metadata_matches(sample, where):
+                    if not where.metadata or metadata_matches(getattr(sample, "metadata", None), where.metadata):
                         if needed != fields:
                             sample.metadata = sample_type().metadata
                         yield sample
@@ -197,28 +195,3 @@ def _by_samples(rollouts: list[Row[Any]]) -> Iterator[list[Row[Any]]]:
         n_samples += row.n_samples
     if chunk:
         yield chunk
-
-
-def _metadata_matches(sample: Any, where: SampleFilter) -> bool:
-    if where.metadata is None:
-        return True
-    metadata = getattr(sample, "metadata", None)
-    return isinstance(metadata, dict) and all(
-        key in metadata and _matches(metadata[key], wanted) for key, wanted in where.metadata.items()
-    )
-
-
-def _matches(value: Any, wanted: Any) -> bool:
-    """Equal, or one of several: a tuple, set or frozenset of wanted values also means any of them."""
-    if isinstance(wanted, (tuple, set, frozenset)) and any(_equal(value, choice) for choice in wanted):
-        return True
-    return _equal(value, wanted)
-
-
-def _equal(value: Any, wanted: Any) -> bool:
-    if isinstance(value, _BOOLS) is not isinstance(wanted, _BOOLS):
-        return False
-    try:
-        return bool(value == wanted)
-    except (ValueError, RuntimeError):  # arrays and tensors have no single truth
-        return False

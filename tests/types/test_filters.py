@@ -19,8 +19,8 @@ class SomeStatus(Enum):
 
 
 def test_a_filter_without_conditions_has_none() -> None:
-    assert set(vars(SampleFilter()).values()) == {None}
-    assert len(vars(SampleFilter())) == len(dataclasses.fields(SampleFilter)) == 14
+    assert set(vars(SampleFilter()).values()) == {None, "any"}
+    assert len(vars(SampleFilter())) == len(dataclasses.fields(SampleFilter)) == 18
 
 
 @pytest.mark.parametrize(
