@@ -271,7 +271,8 @@ WHERE r.kind = 'eval' AND {_NEWEST}
 """,
     "v_eval_summary": f"""
 SELECT u.name AS run, r.rollout_id, r.attempt, e.ordinal AS session, d.name AS dataset,
-    COALESCE(t.label, x.label) AS weight_version, d.n_samples, c.n_rewards, c.n_prompts,
+    COALESCE(t.label, x.label) AS weight_version, d.n_samples, COALESCE(c.n_rewards, 0) AS n_rewards,
+    COALESCE(c.n_prompts, 0) AS n_prompts,
     CASE WHEN c.n_rewards = c.n_summed THEN c.reward_sum / NULLIF(c.n_rewards, 0) END AS reward_mean,
     c.truncated_share, c.response_length_mean, r.id AS rollout_pk
 FROM {_ROLLOUTS}
@@ -314,7 +315,9 @@ FROM (
         SUM(q.response_length_sum) / NULLIF(SUM(q.n_response_lengths), 0) AS response_length_mean,
         MIN(q.rollout_id) AS first_rollout_id, MAX(q.rollout_id) AS last_rollout_id
     FROM (
-        SELECT r.run_pk, r.session_pk, r.kind, r.rollout_id, w.*, w.reward_sum / NULLIF(w.n_rewards, 0) AS part_mean,
+        SELECT r.run_pk, r.session_pk, r.kind, r.rollout_id, w.weight_version_pk, w.n_samples, w.n_rewards, w.n_none,
+            w.n_nan, w.reward_m2, w.reward_min, w.reward_max, w.n_truncated, w.n_response_lengths,
+            w.response_length_sum, w.reward_sum / NULLIF(w.n_rewards, 0) AS part_mean,
             SUM(w.reward_sum) OVER ({_BY_VERSION})
                 / NULLIF(SUM(w.n_rewards) OVER ({_BY_VERSION}), 0) AS mean
         FROM rollouts r JOIN rollout_weight_versions w ON w.rollout_pk = r.id AND w.attribution = 'last'
