@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,6 +77,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been_killed(name: str, tmp_path: Pat
     assert_only_the_unfinished_is_generated_again(training)
     assert training.digest == control.digest
     assert_trained_on_the_same(training, control)
+    assert_each_sample_names_the_weights_that_generated_it(training)
     with closing(SampleStore.open(training.url, read_only=True)) as store:
         training.copies.assert_loads_back(store.run("demo", create=False))
 
@@ -152,6 +154,24 @@ def assert_trained_on_the_same(training: Training, control: Training) -> None:
         for sample in _flat(groups) + _flat(expected):
             sample.weight_versions = []
         assert_same(groups, expected)
+
+
+_VERSIONS = """
+    SELECT rollouts.rollout_id, sessions.checkpoint_rollout_id, weight_versions.label
+    FROM samples
+    JOIN rollouts ON rollouts.id = samples.rollout_pk
+    JOIN weight_versions ON weight_versions.id = samples.last_weight_version_pk
+    JOIN sessions ON sessions.id = weight_versions.session_pk
+    WHERE rollouts.kind = 'train'"""
+
+
+def assert_each_sample_names_the_weights_that_generated_it(training: Training) -> None:
+    """Each process counts versions from 1 at its checkpoint, so one label means other weights in another process."""
+    with closing(sqlite3.connect(training.url)) as database:
+        rows = database.execute(_VERSIONS).fetchall()
+    assert len(rows) == SMALL.num_rollout * SMALL.rollout_batch_size * SMALL.n_samples_per_prompt
+    wrong = {row for row in rows if int(row[2]) != row[0] - row[1]}
+    assert not wrong, f"(rollout, checkpoint of the version's session, label): {sorted(wrong)}"
 
 
 def _flat(groups: list[list[Sample]]) -> list[Sample]:
