@@ -49,22 +49,22 @@ class Args:
     """
 
     seed: int = 0
-    num_rollout: int = 90
+    num_rollout: int = 80
     rollout_function_path: str = "tiny.rollout.generate_rollout"
     data_source_path: str = "tiny.data_source.DataSource"
     custom_config_path: str | None = None
-    rollout_batch_size: int = 24
+    rollout_batch_size: int = 16
     n_samples_per_prompt: int = 8
     rollout_max_response_len: int = 9
     server_concurrency: int = 64
-    eval_interval: int = 15
+    eval_interval: int = 16
     n_eval_prompts: int = 64
     max_difficulty: int = 7
     dataset_size: int = 2048
     hidden_size: int = 64
     num_layers: int = 2
     num_attention_heads: int = 4
-    lr: float = 2e-3
+    lr: float = 3e-3
     lr_warmup_iters: int = 10
     num_steps_per_rollout: int = 2
     eps_clip: float = 0.2
@@ -72,7 +72,7 @@ class Args:
     clip_grad: float = 1.0
     reward_key: str | None = None
     save: str = "checkpoints"
-    save_interval: int = 15
+    save_interval: int = 16
     engine: Engine | None = field(default=None, repr=False)
     tell: Callable[[Event], None] = field(default=unheard, repr=False)
 

@@ -43,15 +43,16 @@ class Executioner:
 
     def says_now(self, event: Event, tally: Tally) -> bool:
         """Whether rollouts enough are complete behind the last checkpoint, and groups enough are in the journal."""
-        batch = self._args.rollout_batch_size
+        batch, interval = self._args.rollout_batch_size, self._args.save_interval
+        enough = 3 * interval // 5
         if (
             event.kind != "group finished"
             or tally.rollout_id < 2 * self._args.num_rollout // 5
+            or tally.rollout_id % interval < enough  # by what training says; the store is not asked all the time
             or not 3 * batch // 8 <= tally.n_finished < batch
         ):
             return False
         point = self._look()
-        enough = 3 * self._args.save_interval // 5
         return (
             point.checkpoint_rollout_id >= 0
             and len(point.complete) >= enough

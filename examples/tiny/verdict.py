@@ -59,7 +59,7 @@ def _print_bars(restart: Restart) -> None:
     print(f"  (when the kill came, {restart.unwritten} of these were on their way to the disk, {begun} in the engine)")
     print("\n  tokens to generate again")
     print(f"    without a store {lost:>8,}  {bar(1.0)}")
-    print(f"    with it         {again:>8,}  {bar(again / lost) or '▏'}")
+    print(f"    with it         {again:>8,}  {bar(again / max(1, lost)) or '▏'}")
 
 
 def _print_load_back(run: Run, copies: Copies) -> bool:
