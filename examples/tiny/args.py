@@ -53,7 +53,7 @@ class Args:
     rollout_function_path: str = "tiny.rollout.generate_rollout"
     data_source_path: str = "tiny.data_source.DataSource"
     custom_config_path: str | None = None
-    rollout_batch_size: int = 16
+    rollout_batch_size: int = 24
     n_samples_per_prompt: int = 8
     rollout_max_response_len: int = 9
     server_concurrency: int = 64
@@ -64,7 +64,7 @@ class Args:
     hidden_size: int = 64
     num_layers: int = 2
     num_attention_heads: int = 4
-    lr: float = 3e-3
+    lr: float = 2e-3
     lr_warmup_iters: int = 10
     num_steps_per_rollout: int = 2
     eps_clip: float = 0.2

@@ -66,7 +66,7 @@ def _print_size(path: Path, bytes_before: int, copies: Copies) -> None:
 def _print_reward(database: sqlite3.Connection, run: str, n_rollouts: int) -> tuple[float, float]:
     """Print reward by weight version and return the first and the last."""
     print_title("Reward by weight version: Python's sqlite3 on the file")
-    rows = _ask(database, REWARD_BY_WEIGHT_VERSION, run=run, versions_per_bar=math.ceil(n_rollouts / _BARS))
+    rows = _ask(database, REWARD_BY_WEIGHT_VERSION, run=run, versions_per_bar=math.ceil((n_rollouts + 1) / _BARS))
     print("  versions    samples  truncated  reward")
     for first, last, n_samples, truncated, reward in rows:
         print(f"  {first:>3} - {last:>3}  {n_samples:>8,}  {truncated:>9.0%}   {reward:.3f}  {bar(reward)}")
