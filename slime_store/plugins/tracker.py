@@ -53,6 +53,8 @@ class GroupTracker:
         self._finished: dict[int, Any] = {}
         self._kept: frozenset[int] = frozenset()
         self._done: set[int] = set()
+        self._served: set[int] = set()
+        self._returned: frozenset[int] = frozenset()
         self._in_flight: dict[int, _Flight] = {}
         self._lock = threading.RLock()
 
@@ -85,16 +87,19 @@ class GroupTracker:
         """A rollout was returned: its groups are no longer under way; nor are others, unless they carry over."""
         with self._lock:
             self._between = True
+            self._returned = frozenset(index for index in map(group_index_of, samples) if index is not None)
             self._settle(samples)
 
     def clearing(self) -> JournalClearing:
-        """Return which journalled groups the rollout that just ended makes needless."""
-        if not self.carry_over:
-            return JournalClearing(whole=True)
+        """Return what the rollout that just ended has of the journal, and which journalled groups it makes needless."""
         with self._lock:
+            served = self._returned & self._served
+            self._served -= served
+            if not self.carry_over:
+                return JournalClearing(served=served, whole=True)
             done, self._done = frozenset(self._done), set()
             self._kept -= done
-            return JournalClearing(groups=done, keep=self._kept)
+            return JournalClearing(served=served, groups=done, keep=self._kept)
 
     # -- told by the data source -----------------------------------------------------------------------
 
@@ -144,6 +149,7 @@ class GroupTracker:
             if stored is None or len(stored) != len(group) or not _answers(stored, group):
                 return None
             self.n_served += 1
+            self._served.add(index)
             if index in self._in_flight:
                 self._in_flight[index].hold(stored)
             return stored

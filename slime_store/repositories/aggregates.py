@@ -69,13 +69,18 @@ class AggregateRepository:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def add(self, rollout_pk: int, rollout: EncodedRollout, versions: Mapping[str, int]) -> None:
-        """Add what a rollout comes to; a journalled group counts nowhere. Costs at most two statements."""
+    def add(self, rollout_pk: int, rollout: EncodedRollout, versions: Sequence[Mapping[str, int]]) -> None:
+        """Add what a rollout comes to; a journalled group counts nowhere. Costs at most two statements.
+
+        Args:
+            rollout_pk: the rollout's key.
+            rollout: its samples and metrics.
+            versions: for each sample, keys of weight versions by label.
+        """
         if rollout.kind == JOURNAL:
             return
         rows = []
-        for attribution, position, label, summary in summaries(rollout.samples):
-            key = None if label is None else versions[label]
+        for attribution, position, key, summary in summaries(rollout.samples, versions):
             rows.append((rollout_pk, attribution, position, key, *[getattr(summary, name) for name in _SUMS]))
         names = ("rollout_pk", "attribution", "position", "weight_version_pk", *_SUMS)
         self._insert(RolloutWeightVersionRow, names, rows)

@@ -56,13 +56,19 @@ class SampleRepository:
 
     # -- writing: one statement a table ------------------------------------------------------------
 
-    def add(self, rollout: EncodedRollout, prompts: Mapping[bytes, int], versions: Mapping[str, int]) -> None:
-        """Add every row of the samples but their arrays. Costs one statement for each of at most eight tables."""
+    def add(self, rollout: EncodedRollout, prompts: Mapping[bytes, int], versions: Sequence[Mapping[str, int]]) -> None:
+        """Add every row of the samples but their arrays. Costs one statement for each of at most eight tables.
+
+        Args:
+            rollout: the samples.
+            prompts: keys by digest.
+            versions: for each sample, keys of weight versions by label.
+        """
         samples = rollout.samples
         head = []
-        for sample in samples:
-            first = versions[sample.versions[0][0]] if sample.versions else None
-            last = versions[sample.versions[-1][0]] if sample.versions else None
+        for sample, keys in zip(samples, versions, strict=True):
+            first = keys[sample.versions[0][0]] if sample.versions else None
+            last = keys[sample.versions[-1][0]] if sample.versions else None
             head.append((*sample.columns, prompts[sample.prompt] if sample.prompt else None, first, last))
         self._insert(SampleRow, (*SAMPLE_COLUMNS, *_KEYS), head)
         self._insert(
@@ -84,7 +90,7 @@ class SampleRepository:
             SampleWeightVersionRow,
             ("position", "run_position", "weight_version_pk", "n_turns"),
             [
-                (i, j, versions[label], n)
+                (i, j, versions[i][label], n)
                 for i, sample in enumerate(samples)
                 for j, (label, n) in enumerate(sample.versions)
             ],
