@@ -58,7 +58,7 @@ class SelectionRepository:
             conditions.append(_in(RolloutRow.rollout_id, where.rollout_ids))
         conditions.append(is_newest_attempt() if where.attempt is None else RolloutRow.attempt == where.attempt)
         conditions += self._pruning()
-        query = select(RolloutRow.id, RolloutRow.n_samples, RolloutRow.layouts).where(*conditions)
+        query = select(RolloutRow.id, RolloutRow.n_samples, RolloutRow.n_bytes, RolloutRow.layouts).where(*conditions)
         order = (RolloutRow.kind.desc(), RolloutRow.rollout_id, RolloutRow.attempt)
         rows: list[Row[Any]] = list(self._connection.execute(query.order_by(*order)))
         return rows
