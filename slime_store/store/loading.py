@@ -17,6 +17,7 @@ from slime_store.errors import BlobCorruptError, BlobMissingError, StoreError
 from slime_store.mapping.batch import BATCH_FIELDS, BatchDecoder
 from slime_store.mapping.decode import SampleDecoder, documents_of, eval_data, layouts_of
 from slime_store.mapping.encode import prompt_digest
+from slime_store.mapping.fields import FIELDS, Home
 from slime_store.mapping.metadata import metadata_matches
 from slime_store.mapping.nesting import nest
 from slime_store.repositories.blobs import DocumentBlobs
@@ -34,6 +35,11 @@ T = TypeVar("T")
 
 _READS = 3
 """How often a read is tried while other processes delete what it reads."""
+
+_PAGE_BYTES = 16 << 20
+"""Stored bytes of samples that are in memory at a time while a rollout is walked, unless one alone has more."""
+
+_LARGE = (Home.ARRAY, Home.EXTRA)
 
 _CHUNK_SAMPLES, _CHUNK_ROLLOUTS = 1 << 16, 200
 
@@ -175,12 +181,20 @@ def iter_samples(
             found = selection.positions([row.id for row in chunk], handle.blobs(connection))
         for row in chunk:
             positions = found.get(row.id, [])
-            for start in range(0, len(positions), batch_size):
-                for sample in page(row, positions[start : start + batch_size]):
+            step = min(batch_size, _page_samples(row, needed))
+            for start in range(0, len(positions), step):
+                for sample in page(row, positions[start : start + step]):
                     if not where.metadata or metadata_matches(getattr(sample, "metadata", None), where.metadata):
                         if needed != fields:
                             sample.metadata = sample_type().metadata
                         yield sample
+
+
+def _page_samples(row: Row[Any], fields: frozenset[str] | None) -> int:
+    """Return how many of a rollout's samples are read together at most: few of large ones."""
+    if fields is not None and all(FIELDS.get(name, Home.EXTRA) not in _LARGE for name in fields):
+        return int(row.n_samples) or 1
+    return max(1, _PAGE_BYTES * int(row.n_samples) // max(1, int(row.n_bytes)))
 
 
 def _by_samples(rollouts: list[Row[Any]]) -> Iterator[list[Row[Any]]]:
