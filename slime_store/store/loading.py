@@ -23,7 +23,7 @@ from slime_store.mapping.nesting import nest
 from slime_store.repositories.blobs import DocumentBlobs
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.samples import SampleRepository
-from slime_store.repositories.selection import LAYOUTS, SelectionRepository
+from slime_store.repositories.selection import LAYOUTS, N_BYTES, SelectionRepository
 from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import decode_inline
@@ -163,7 +163,7 @@ def iter_samples(
     digest = None if where.prompt is None else prompt_digest(where.prompt)
     needed = fields if fields is None or where.metadata is None else fields | {"metadata"}
     with handle.reading() as connection:
-        rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts(LAYOUTS)
+        rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts(LAYOUTS, N_BYTES)
 
     @_again_if_overtaken
     def page(row: Row[Any], positions: list[int]) -> list[Any]:
