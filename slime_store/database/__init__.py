@@ -7,10 +7,12 @@ from slime_store.database.engine import create_store_engine, engine_config
 from slime_store.database.failures import translate_os_error, translated
 from slime_store.database.filesystem import filesystem_type
 from slime_store.database.journal import settle_journal
+from slime_store.database.pages import copy_pages
 from slime_store.database.transactions import read, write
 
 __all__ = [
     "chunked",
+    "copy_pages",
     "create_store_engine",
     "engine_config",
     "filesystem_type",

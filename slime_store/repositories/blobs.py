@@ -79,6 +79,11 @@ class BlobRepository:
             self._connection.execute(delete(BlobRow).where(*unused))
         return files
 
+    def file_names(self) -> list[str]:
+        """Return every side file that a row names."""
+        query = select(BlobRow.file_name).where(BlobRow.file_name.is_not(None)).order_by(BlobRow.file_name)
+        return [str(name) for name in self._connection.execute(query).scalars()]
+
     def referred_files(self, names: Sequence[str]) -> set[str]:
         """Return those of the given side files that a row names."""
         found: set[str] = set()
