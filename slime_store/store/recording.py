@@ -15,6 +15,7 @@ from slime_store.blobs import PayloadWriter
 from slime_store.database import translated
 from slime_store.errors import AlreadyImportedError, RolloutExistsError, StoreError
 from slime_store.mapping.encoded import EncodedRollout
+from slime_store.repositories.aggregates import AggregateRepository
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.repositories.imports import ImportOrigin, ImportRepository
 from slime_store.repositories.locks import lock_shared_content
@@ -188,6 +189,7 @@ class _Recording:
             imports.add(pk, request.origin, utc_now())
         samples = SampleRepository(self._connection, pk)
         samples.add(rollout, prompts, versions)
+        AggregateRepository(self._connection).add(pk, rollout, versions)
         own_blobs = samples.add_arrays(prepared.packs, self._blobs)
         self._blobs.refer(pk, [*own_blobs, *(blob_pk for blob_pk, _ in blobs.values())])
         if replaced:
