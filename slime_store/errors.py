@@ -55,6 +55,24 @@ class RolloutNotFoundError(StoreError, LookupError):
         return f"run {self.run!r} has no {which}{near}; see `run.rollouts(kind={self.kind!r})`"
 
 
+class ArraysPrunedError(StoreError, LookupError):
+    """The arrays of a rollout were deleted to save space; its scalars and texts are still there."""
+
+    def __init__(
+        self, run: str, kind: str, rollout_id: int, attempt: int, pruned_at: str | None = None, by: str | None = None
+    ) -> None:
+        super().__init__(run, kind, rollout_id, attempt, pruned_at, by)
+        self.run, self.kind, self.rollout_id, self.attempt = run, kind, rollout_id, attempt
+        self.pruned_at, self.by = pruned_at, by
+
+    def __str__(self) -> str:
+        return (
+            f"the arrays of attempt {self.attempt} of {self.kind} rollout {self.rollout_id} of run {self.run!r} were "
+            f"pruned at {self.pruned_at} by {self.by}; "
+            'run.iter_samples(fields=["reward", "response", ...]) reads what is kept'
+        )
+
+
 # -- what was given cannot be stored ------------------------------------------------------------
 
 

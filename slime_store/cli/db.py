@@ -150,3 +150,52 @@ def copy(opener: StoreOpener, to_url: str, form: str) -> None:
     with opener.reading() as store, Progress("copying") as progress:
         report = copy_store(store, to_url, progress=progress)
     _write_report(report, form)
+
+
+@db.command("prune")
+@click.option("--run", "run_name", metavar="RUN", help="Only this run; all runs without it.")
+@click.option(
+    "--keep-arrays-last",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="Rollout ids of each kind, train and eval, whose arrays stay.",
+)
+@click.option(
+    "--keep-rollouts-last", type=click.IntRange(0), help="Delete older rollouts entirely. Without it none is deleted."
+)
+@click.option("--vacuum", is_flag=True, help="Then give the space back to the file system; see SampleStore.vacuum.")
+@format_option
+@click.pass_obj
+def prune(
+    opener: StoreOpener,
+    run_name: str | None,
+    keep_arrays_last: int,
+    keep_rollouts_last: int | None,
+    vacuum: bool,
+    form: str,
+) -> None:
+    """Delete the arrays of older rollouts. Scalars, texts, prompts and metadata stay.
+
+    Pinned rollouts stay whole, and so does what resuming from the last checkpoint needs.
+    """
+    with opener.writing() as store:
+        names = [info.name for info in store.runs()] if run_name is None else [run_name]
+        rows = []
+        for name in names:
+            report = store.run(name, create=False).prune(keep_arrays_last, keep_rollouts_last)
+            rows.append(_Pruned(name, **asdict(report)))
+        freed = store.vacuum() if vacuum else None
+    write_rows(("run", "n_pruned", "n_deleted", "n_pinned", "n_needed", "freed_bytes"), rows, form)
+    if freed is not None:
+        click.echo(f"{freed} bytes given back to the file system", err=True)
+
+
+@dataclass(frozen=True)
+class _Pruned:
+    run: str
+    freed_bytes: int
+    n_pruned: int
+    n_deleted: int
+    n_pinned: int
+    n_needed: int

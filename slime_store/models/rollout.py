@@ -42,6 +42,8 @@ class RolloutRow(Base):
     n_bytes: Mapped[int]  # stored bytes of arrays, blobs, text and documents
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
+    pruned_at: Mapped[datetime | None]  # when its arrays were deleted; None: they are there
+    pruned_by: Mapped[str | None] = mapped_column(Text)  # what asked for it, for people
 
 
 class RolloutStateRow(Base):

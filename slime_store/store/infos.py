@@ -57,6 +57,7 @@ def rollout_info(row: Row[Any]) -> RolloutInfo:
         finished_at=row.finished_at,
         n_trajectories=row.n_trajectories,
         placeholders=tuple(json.loads(row.placeholders)),
+        pruned_at=row.pruned_at,
     )
 
 

@@ -100,6 +100,7 @@ def write_rollouts(handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, 
         take_back(handle, writer.written)
         raise
     remove_files(handle, files)
+    handle.trim_log()
     return infos
 
 

@@ -152,6 +152,35 @@ class SampleStore:
 
         return backup(self._handle, path)
 
+    def vacuum(self) -> int:
+        """Give back the space of what was deleted or pruned; return the bytes freed.
+
+        SQLite rewrites the file, which takes as long as copying it, needs room for the copy, and lets no other writer
+        in. PostgreSQL makes the space usable again, and returns what is at the end of its files. Side files of more
+        than an hour that no row names are removed.
+
+        Raises:
+            ReadOnlyStoreError: the store was opened with ``read_only=True``.
+            StoreBusyError: another writer did not finish in time.
+            StoreFullError: there is no room for the copy; nothing was changed.
+        """
+        from slime_store.store.compaction import vacuum
+
+        return vacuum(self._handle)
+
+    def delete_run(self, name: str) -> int:
+        """Delete a run with every rollout; return how many attempts were deleted.
+
+        Prompts, images and tensors that other runs use stay. Rollouts go one transaction after the other, so others can
+        write in between; a deletion that was interrupted is gone on with by calling this again. Pins do not hold it up.
+
+        Raises:
+            RunNotFoundError: there is none of this name.
+        """
+        from slime_store.store.deletion import delete_run
+
+        return delete_run(self._handle, name)
+
     # -- closing ---------------------------------------------------------------------------------------
 
     def flush(self) -> None:

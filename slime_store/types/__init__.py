@@ -15,7 +15,16 @@ from slime_store.types.outputs import (
 )
 from slime_store.types.params import ParamInfo
 from slime_store.types.records import ResumePoint, RolloutInfo, RunInfo, StoreStats, WeightVersionInfo
-from slime_store.types.reports import BackupReport, CopyReport, Problem, StoreStatus, UpgradeReport, VerifyReport
+from slime_store.types.reports import (
+    BackupReport,
+    CopyReport,
+    PinInfo,
+    Problem,
+    PruneReport,
+    StoreStatus,
+    UpgradeReport,
+    VerifyReport,
+)
 from slime_store.types.sample import Sample
 
 __all__ = [
@@ -24,8 +33,10 @@ __all__ = [
     "MultimodalType",
     "MultimodalTypes",
     "ParamInfo",
+    "PinInfo",
     "Placeholder",
     "Problem",
+    "PruneReport",
     "Record",
     "ResumePoint",
     "RolloutBatch",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,42 @@ class CopyReport:
     n_samples: int
     n_bytes: int
     n_verified: int
+
+
+@dataclass(frozen=True)
+class PruneReport:
+    """What ``prune`` did.
+
+    Attributes:
+        freed_bytes: stored bytes that are gone. An SQLite file keeps its size, and uses them again, until ``vacuum``.
+        n_pruned: attempts whose arrays were deleted.
+        n_deleted: attempts that were deleted entirely.
+        n_pinned: attempts that stay whole only because they are pinned.
+        n_needed: attempts that stay whole only because resuming needs them.
+    """
+
+    freed_bytes: int
+    n_pruned: int
+    n_deleted: int
+    n_pinned: int
+    n_needed: int
+
+
+@dataclass(frozen=True)
+class PinInfo:
+    """A rollout that pruning leaves alone.
+
+    Attributes:
+        kind: ``"train"`` or ``"eval"``.
+        rollout_id: which rollout, with every attempt.
+        note: why, if that was said.
+        pinned_at: when, UTC.
+    """
+
+    kind: str
+    rollout_id: int
+    note: str | None
+    pinned_at: datetime
 
 
 @dataclass(frozen=True)

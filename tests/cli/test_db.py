@@ -13,6 +13,8 @@ from tests.cli.conftest import Command
 from tests.services.filling import make_filled, rich_train
 from tests.services.tables import execute, rows
 
+EMPTY = {"sqlite": "x''", "postgresql+psycopg": "''::bytea"}
+
 
 @pytest.fixture
 def filled(store_url: str) -> str:
@@ -47,7 +49,9 @@ def test_verify(command: Command, filled: str) -> None:
     assert done.exit_code == 0 and done.stderr.startswith("sound: ") and "6 rollouts" in done.stderr
     assert command("db", "verify", "--format", "json").stdout == "[]\n"
     execute(
-        filled, "INSERT INTO prompts (id, digest, text) SELECT 999, digest || digest, 'x' FROM prompts WHERE id = 1"
+        filled,
+        "INSERT INTO blobs (id, codec, dtype, n_raw_bytes, n_bytes) VALUES (900, 'raw.1', 'uint8', 1, 0)",
+        f"INSERT INTO blob_parts (blob_pk, part, data) VALUES (900, 0, {EMPTY[filled.partition(':')[0]]})",
     )
     assert command("db", "verify").exit_code == 6
     done = command("db", "verify", "--fix", "--format", "json")

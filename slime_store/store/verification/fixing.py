@@ -31,7 +31,7 @@ def fix_what_is_safe(handle: StoreHandle, findings: Findings, grace_seconds: flo
             files = handle.blobs(connection).delete_unused(pks)
         remove_files(handle, files)
     findings.mark_fixed("blob_unused")
-    _remove_unused_files(handle, findings.unused_files)
+    remove_unused_files(handle, findings.unused_files)
     findings.mark_fixed("file_unused")
     old = time.time() - grace_seconds
     for path in temporary_files(handle):
@@ -41,7 +41,8 @@ def fix_what_is_safe(handle: StoreHandle, findings: Findings, grace_seconds: flo
     findings.mark_fixed("file_temporary")
 
 
-def _remove_unused_files(handle: StoreHandle, names: list[str]) -> None:
+def remove_unused_files(handle: StoreHandle, names: list[str]) -> None:
+    """Remove side files that still no row names."""
     if handle.directory is None:
         return
     for chunk in chunked(names):

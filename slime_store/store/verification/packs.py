@@ -80,6 +80,10 @@ def _check_lengths(check: RolloutCheck, values: dict[int, int]) -> None:
 
 def _check_presence(check: RolloutCheck) -> None:
     """Find samples that must have an array and have none: reading them would give the class's default."""
+    if check.is_pruned:
+        if check.arrays or check.lost:
+            check.add("counts_disagree", "its arrays were pruned, and some are there")
+        return
     for field in ("tokens", "loss_mask"):
         lacking = []
         for sample in check.samples or ():

@@ -52,6 +52,11 @@ class RolloutCheck:
     pack_blobs: set[int] = field(default_factory=set)
 
     @property
+    def is_pruned(self) -> bool:
+        """True when its arrays were deleted on purpose."""
+        return self.row is not None and self.row.pruned_at is not None
+
+    @property
     def is_whole(self) -> bool:
         """True as long as everything could be read."""
         return not any(problem.code in _GAPS for problem in self.findings.problems)

@@ -7,10 +7,11 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from slime_store.errors import BlobCorruptError, StoreError
+from slime_store.errors import BlobMissingError, StoreError
 from slime_store.mapping.fields import ARRAY_FIELDS
 from slime_store.mapping.rewards import numeric_entries
 from slime_store.repositories.blobs import digests_in
+from slime_store.repositories.retention import long_texts_in
 from slime_store.repositories.verification import VerificationRepository
 from slime_store.store.verification.findings import is_damage, reason_of
 from slime_store.store.verification.stored import RolloutCheck, utf8_size
@@ -30,7 +31,7 @@ def check_writings(check: RolloutCheck) -> None:
     state = check.read("the data source's state", lambda rows: rows.state(check.pk))
     if state is not None:
         check.bytes += utf8_size(state)
-        _decode(check, state, "the data source's state")
+        _decode(check, state, "the data source's state", may_be_pruned=True)
     if row.kind == "eval":
         for dataset in check.read("the datasets", lambda rows: rows.datasets(check.pk)) or ():
             _decode(check, dataset.content, f"the lists of dataset {dataset.name!r}")
@@ -70,7 +71,7 @@ def _documents(check: RolloutCheck, row: Row[Any]) -> None:
     if row.metadata is not None:
         _decode(check, row.metadata, "metadata", row.position)
     if row.extra is not None:
-        extra = _decode(check, row.extra, "attributes", row.position)
+        extra = _decode(check, row.extra, "attributes", row.position, may_be_pruned=True)
         if isinstance(extra, dict):
             check.extras[row.position] = _ARRAYS.intersection(extra)
             reward = extra.get("reward")
@@ -78,15 +79,18 @@ def _documents(check: RolloutCheck, row: Row[Any]) -> None:
                 check.rewards[row.position] = reward
 
 
-def _decode(check: RolloutCheck, document: str, what: str, position: int | None = None) -> Any:
+def _decode(
+    check: RolloutCheck, document: str, what: str, position: int | None = None, *, may_be_pruned: bool = False
+) -> Any:
     samples = () if position is None else (position,)
     check.findings.counts["documents"] += 1
-    check.digests |= digests_in([document])
+    is_pruned = may_be_pruned and check.is_pruned
+    check.digests |= long_texts_in(document) if is_pruned else digests_in([document])
     try:
         return check.decoder.document(document)
-    except BlobCorruptError as error:
-        check.add("document_damaged", f"{what}: {reason_of(error)}", samples)
     except StoreError as error:
+        if is_pruned and isinstance(error, BlobMissingError):
+            return None
         if not is_damage(error):
             raise
         check.add("document_damaged", f"{what}: {reason_of(error)}", samples)

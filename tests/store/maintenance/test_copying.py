@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
 
 from slime_store import SampleStore, copy_store
 from slime_store.errors import CopyError
@@ -18,11 +18,12 @@ from tests.services.tables import counts, execute, rows
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def target_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def target_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'target.db'}"
-    url = str(request.getfixturevalue("postgres_url"))
-    return make_url(url).update_query_dict({"schema": "target"}).render_as_string(hide_password=False)
+        yield f"sqlite:///{tmp_path / 'target.db'}"
+    else:
+        with request.getfixturevalue("postgres_server").database() as url:
+            yield url
 
 
 def same_content(one: str, other: str) -> None:
@@ -141,16 +142,9 @@ def test_a_difference_between_the_two_is_found(store_url: str, target_url: str) 
     with opened(store_url, read_only=True) as store:
         copy_store(store, target_url)
         (pk,) = rows(store_url, "SELECT id FROM rollouts WHERE rollout_id = 5")[0]
-        execute_in_target(target_url, f"UPDATE sample_texts SET label = 'x' WHERE rollout_pk = {pk} AND position = 3")
+        execute(target_url, f"UPDATE sample_texts SET label = 'x' WHERE rollout_pk = {pk} AND position = 3")
         with pytest.raises(CopyError, match="train rollout 5, attempt 1 is not as in the source"):
             copy_store(store, target_url)
-
-
-def execute_in_target(url: str, statement: str) -> None:
-    if url.startswith("sqlite"):
-        execute(url, statement)
-    else:
-        execute(url, "SET search_path = target", statement)
 
 
 def test_what_is_recorded_while_copying_is_copied_too(store_url: str, target_url: str) -> None:
