@@ -18,6 +18,7 @@ from slime_store.models import (
     PromptRow,
     RolloutRow,
     RolloutStateRow,
+    RolloutWeightVersionRow,
     RunRow,
     SampleArrayRow,
     SampleDocumentRow,
@@ -172,6 +173,13 @@ class VerificationRepository:
         """Return position, depth, key and value of the numbers of dict rewards."""
         columns = (SampleRewardRow.position, SampleRewardRow.depth, SampleRewardRow.key, SampleRewardRow.value)
         return self._connection.execute(select(*columns).where(SampleRewardRow.rollout_pk == pk)).all()
+
+    def aggregates(self, pk: int) -> Rows:
+        """Return attribution, weight_version_pk and the exact ones of the numbers kept by weight version."""
+        kept = RolloutWeightVersionRow
+        numbers = (kept.n_samples, kept.n_rewards, kept.n_none, kept.n_nan, kept.n_truncated)
+        query = select(kept.attribution, kept.weight_version_pk, *numbers, kept.reward_min, kept.reward_max)
+        return self._connection.execute(query.where(kept.rollout_pk == pk)).all()
 
     def versions(self, pk: int) -> Rows:
         """Return position, run_position, weight_version_pk, n_turns and run_pk (of the version) in order."""

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from sqlalchemy import Row
 
-from slime_store.errors import ArraysPrunedError, BlobCorruptError, BlobMissingError, StoreError
+from slime_store.errors import BlobCorruptError, BlobMissingError, StoreError
 from slime_store.mapping.decode import SampleDecoder, documents_of, eval_data, layouts_of
 from slime_store.mapping.encode import prompt_digest
 from slime_store.mapping.fields import ARRAY_FIELDS
@@ -26,7 +26,7 @@ from slime_store.repositories.samples import SampleRepository
 from slime_store.repositories.selection import SelectionRepository
 from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
-from slime_store.store.infos import decode_inline
+from slime_store.store.infos import decode_inline, refuse_pruned
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample, SampleFilter
 from slime_store.types.duck import is_sample_type
 
@@ -98,7 +98,7 @@ def load_train(
     """Return a train rollout. Costs one query a table, and two for each 500 distinct blobs in its documents."""
     with paused(), handle.reading() as connection, _rows_of(f"train rollout {rollout_id}"):
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
-        _refuse_pruned(row, run)
+        refuse_pruned(row, run)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
         decoder = SampleDecoder(DocumentBlobs(blobs, documents_of(stored, None)), sample_type)
@@ -114,7 +114,7 @@ def load_eval(
     with paused(), handle.reading() as connection, _rows_of(f"eval rollout {rollout_id}"):
         rollouts = RolloutRepository(connection, run_pk)
         row = rollouts.find(run, "eval", rollout_id, attempt)
-        _refuse_pruned(row, run)
+        refuse_pruned(row, run)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
         rows = rollouts.datasets(row.id)
@@ -131,12 +131,6 @@ def load_eval(
         ]
         data = eval_data(decode_inline(row.nesting), datasets)
         return RolloutFnEvalOutput(data=data, metrics=decode_inline(row.metrics))
-
-
-def _refuse_pruned(row: Any | None, run: str) -> None:
-    if row is not None and row.pruned_at is not None:
-        at = row.pruned_at.isoformat(sep=" ", timespec="seconds")
-        raise ArraysPrunedError(run, row.kind, row.rollout_id, row.attempt, at, row.pruned_by)
 
 
 def iter_samples(
@@ -164,7 +158,7 @@ def iter_samples(
             blobs = handle.blobs(connection)
             retention = RetentionRepository(connection, run_pk)
             if asks_for_arrays:  # in this transaction: they may be pruned at any time
-                _refuse_pruned(retention.pruned(row.id), run)
+                refuse_pruned(retention.pruned(row.id), run)
             stored = SampleRepository(connection, row.id).read(
                 layouts_of(row.layouts), blobs, positions=positions, fields=needed
             )
@@ -172,7 +166,7 @@ def iter_samples(
                 source = DocumentBlobs(blobs, documents_of(stored, needed))
                 return SampleDecoder(source, sample_type, needed).samples(stored)
             except BlobMissingError:
-                _refuse_pruned(retention.pruned(row.id), run)
+                refuse_pruned(retention.pruned(row.id), run)
                 raise
 
     for chunk in _by_samples(rollouts):

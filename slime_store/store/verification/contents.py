@@ -74,6 +74,8 @@ def check_prompts(handle: StoreHandle, findings: Findings) -> set[int]:
                 raise BlobCorruptError("it has both a text and a document, or neither")
             if stored_prompt_digest(row.text, row.document) != bytes(row.digest):
                 raise BlobCorruptError("its content is not what its digest says")
+            if row.prompt_id != bytes(row.digest).hex()[:16]:
+                raise BlobCorruptError("its id is not the beginning of its digest")
             if row.document is not None:
                 decoder.document(row.document)
         except StoreError as error:

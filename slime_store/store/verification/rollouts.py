@@ -7,6 +7,7 @@ from collections.abc import Callable
 from slime_store.codecs.documents import DocumentDecoder
 from slime_store.repositories.verification import Rows, VerificationRepository
 from slime_store.store.handle import StoreHandle
+from slime_store.store.verification.aggregates import check_aggregates
 from slime_store.store.verification.cache import CachedBlobs
 from slime_store.store.verification.findings import Findings, Place
 from slime_store.store.verification.packs import check_packs
@@ -66,6 +67,7 @@ class RolloutChecks:
             check_packs(check)
             check_references(check)
             check_totals(check)
+            check_aggregates(check)
         self._findings.counts.update(check.findings.counts)
         if check.findings.problems and self._is_as_it_was(check):
             self._findings.needed |= check.findings.needed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -159,3 +161,35 @@ def test_what_is_recorded_while_copying_is_copied_too(store_url: str, target_url
     assert (report.n_runs, report.n_copied) == (3, 7)
     with SampleStore.open(target_url, read_only=True) as copy:
         assert_same(copy.run("late", create=False).load_train(0), rich_train(3))
+
+
+KILLED = """
+import os, sys
+from slime_store import SampleStore, copy_store
+from slime_store.repositories.copying import CopyRepository
+original, left = CopyRepository.add_rollout, int(sys.argv[3])
+def killed(*arguments):
+    global left
+    original(*arguments)
+    left -= 1
+    if left == 0:
+        os._exit(9)
+    return True
+CopyRepository.add_rollout = killed
+copy_store(SampleStore.open(sys.argv[1], read_only=True), sys.argv[2])
+"""
+
+
+def test_h8_a_copy_whose_process_was_killed_goes_on(sqlite_url: str, target_url: str) -> None:
+    make_filled(sqlite_url)
+    for n in (1, 3):
+        done = subprocess.run([sys.executable, "-c", KILLED, sqlite_url, target_url, str(n)])
+        assert done.returncode == 9
+    with opened(sqlite_url, read_only=True) as store:
+        report = copy_store(store, target_url)
+    assert (report.n_present, report.n_copied, report.n_verified) == (2, 4, 6)
+    same_content(sqlite_url, target_url)
+    with opened(target_url) as copy:
+        found = copy.verify(fix=True, grace_seconds=-1)
+        assert found.ok and {each.code for each in found.problems} <= {"file_unused"}  # what the killed ones left
+        assert copy.verify(grace_seconds=-1).problems == ()

@@ -68,7 +68,7 @@ def test_scalars_texts_metadata_and_filters_go_on_to_work(store_url: str) -> Non
         "response_length",
     ]
     with run_of(store_url) as run:
-        run.record_train(0, rich_train(0), state={"buffer": [[make_sample(7)]]})
+        run.record_train(0, rich_train(0), state={"noise": bytes(3000)})
         run.record_eval(0, make_eval_output())
         run.recovery.record_checkpoint(1)  # so that resuming needs none of them
         before = list(run.iter_samples(fields=kept))
@@ -80,6 +80,8 @@ def test_scalars_texts_metadata_and_filters_go_on_to_work(store_url: str) -> Non
                 list(run.iter_samples(SampleFilter(kind="train"), fields=fields))
         where = SampleFilter(reward_min=0.5, metadata={"source": "made-up"}, text="so")
         assert [s.index for s in run.iter_samples(where, fields=["index"])]
+        with pytest.raises(ArraysPrunedError):
+            run.recovery.load_state(0)
         for info, earlier in zip(run.rollouts(), infos, strict=True):
             assert (info.n_samples, info.n_tokens, info.metrics) == (
                 earlier.n_samples,

@@ -151,6 +151,12 @@ DAMAGE = {
         "",
         (2,),
     ),
+    "an aggregate is wrong": (
+        "aggregates_disagree",
+        "UPDATE rollout_weight_versions SET n_samples = 99 WHERE rollout_pk = {pk} AND attribution = 'last'",
+        "",
+        (),
+    ),
     "a reference to a blob is lost": (
         "reference_missing",
         "DELETE FROM blob_references WHERE rollout_pk = {pk}",
@@ -262,7 +268,7 @@ def test_missing_indexes_and_columns_are_found(store_url: str) -> None:
 def orphans(url: str) -> None:
     digest = "x'00'" if url.startswith("sqlite") else "'\\x00'::bytea"
     statements = [
-        f"INSERT INTO prompts (id, digest, text) VALUES (900, {digest}, 'nobody asked')",
+        f"INSERT INTO prompts (id, digest, text, prompt_id) VALUES (900, {digest}, 'nobody asked', 'x')",
         "INSERT INTO blobs (id, codec, dtype, n_raw_bytes, n_bytes) VALUES (900, 'raw.1', 'uint8', 1, 1)",
         f"INSERT INTO blob_parts (blob_pk, part, data) VALUES (900, 0, {digest})",
     ]
