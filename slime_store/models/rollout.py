@@ -46,6 +46,8 @@ class RolloutRow(Base):
     n_bytes: Mapped[int] = mapped_column(doc="stored bytes of arrays, blobs, text and documents")
     started_at: Mapped[datetime] = mapped_column(doc="when recording it, or it itself, began")
     finished_at: Mapped[datetime | None] = mapped_column(doc="when it was recorded")
+    pruned_at: Mapped[datetime | None] = mapped_column(doc="when its arrays were deleted; NULL: they are there")
+    pruned_by: Mapped[str | None] = mapped_column(Text, doc="what asked for it, for people")
 
 
 class RolloutStateRow(Base):

@@ -17,16 +17,17 @@ from slime_store.errors import BlobCorruptError, BlobMissingError, StoreError
 from slime_store.mapping.batch import BATCH_FIELDS, BatchDecoder
 from slime_store.mapping.decode import SampleDecoder, documents_of, eval_data, layouts_of
 from slime_store.mapping.encode import prompt_digest
-from slime_store.mapping.fields import FIELDS, Home
+from slime_store.mapping.fields import ARRAY_FIELDS, FIELDS, Home
 from slime_store.mapping.metadata import metadata_matches
 from slime_store.mapping.nesting import nest
 from slime_store.repositories.blobs import DocumentBlobs
+from slime_store.repositories.retention import RetentionRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.samples import SampleRepository
 from slime_store.repositories.selection import LAYOUTS, N_BYTES, SelectionRepository
 from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
-from slime_store.store.infos import decode_inline
+from slime_store.store.infos import decode_inline, refuse_pruned
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample, SampleFilter
 from slime_store.types.duck import is_sample_type
 
@@ -101,6 +102,7 @@ def load_train(
     """Return a train rollout. Costs one query a table, and two for each 500 distinct blobs in its documents."""
     with paused(), handle.reading() as connection, _rows_of(f"train rollout {rollout_id}"):
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
+        refuse_pruned(row, run)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
         decoder = SampleDecoder(DocumentBlobs(blobs, documents_of(stored, None)), sample_type)
@@ -116,6 +118,7 @@ def load_batch(
     where = f"train rollout {rollout_id}"
     with paused(), handle.reading() as connection, _rows_of(where):
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
+        refuse_pruned(row, run)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs, fields=BATCH_FIELDS)
         documents = DocumentBlobs(blobs, documents_of(stored, BATCH_FIELDS))
@@ -130,6 +133,7 @@ def load_eval(
     with paused(), handle.reading() as connection, _rows_of(f"eval rollout {rollout_id}"):
         rollouts = RolloutRepository(connection, run_pk)
         row = rollouts.find(run, "eval", rollout_id, attempt)
+        refuse_pruned(row, run)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
         rows = rollouts.datasets(row.id)
@@ -150,6 +154,7 @@ def load_eval(
 
 def iter_samples(
     handle: StoreHandle,
+    run: str,
     run_pk: int,
     where: SampleFilter,
     fields: frozenset[str] | None,
@@ -160,6 +165,7 @@ def iter_samples(
 
     A rollout that is deleted meanwhile is left out from there on. The rollouts are those present at the start.
     """
+    asks_for_arrays = fields is None or not fields.isdisjoint(ARRAY_FIELDS)
     digest = None if where.prompt is None else prompt_digest(where.prompt)
     needed = fields if fields is None or where.metadata is None else fields | {"metadata"}
     with handle.reading() as connection:
@@ -169,11 +175,18 @@ def iter_samples(
     def page(row: Row[Any], positions: list[int]) -> list[Any]:
         with handle.reading() as connection, _rows_of("a rollout"):
             blobs = handle.blobs(connection)
+            retention = RetentionRepository(connection, run_pk)
+            if asks_for_arrays:  # in this transaction: they may be pruned at any time
+                refuse_pruned(retention.pruned(row.id), run)
             stored = SampleRepository(connection, row.id).read(
                 layouts_of(row.layouts), blobs, positions=positions, fields=needed
             )
-            source = DocumentBlobs(blobs, documents_of(stored, needed))
-            return SampleDecoder(source, sample_type, needed).samples(stored)
+            try:
+                source = DocumentBlobs(blobs, documents_of(stored, needed))
+                return SampleDecoder(source, sample_type, needed).samples(stored)
+            except BlobMissingError:
+                refuse_pruned(retention.pruned(row.id), run)
+                raise
 
     for chunk in _by_samples(rollouts):
         with handle.reading() as connection:
