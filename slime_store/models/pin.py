@@ -17,9 +17,11 @@ class PinRow(Base):
     __table_args__ = ({"sqlite_with_rowid": False},)
 
     run_pk: Mapped[int] = mapped_column(
-        BigKey, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+        BigKey, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False, doc="the run"
     )
-    kind: Mapped[str] = mapped_column(Text, primary_key=True)
-    rollout_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    note: Mapped[str | None] = mapped_column(Text)
-    pinned_at: Mapped[datetime]
+    kind: Mapped[str] = mapped_column(Text, primary_key=True, doc='"train" or "eval"')
+    rollout_id: Mapped[int] = mapped_column(
+        primary_key=True, autoincrement=False, doc="the number slime hands to generate_rollout"
+    )
+    note: Mapped[str | None] = mapped_column(Text, doc="why, if that was said")
+    pinned_at: Mapped[datetime] = mapped_column(doc="when it was pinned")
