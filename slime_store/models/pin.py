@@ -20,6 +20,8 @@ class PinRow(Base):
         BigKey, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False, doc="the run"
     )
     kind: Mapped[str] = mapped_column(Text, primary_key=True, doc='"train" or "eval"')
-    rollout_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False, doc="the rollout's number")
-    note: Mapped[str | None] = mapped_column(Text, doc="why it is kept, for people")
+    rollout_id: Mapped[int] = mapped_column(
+        primary_key=True, autoincrement=False, doc="the number slime hands to generate_rollout"
+    )
+    note: Mapped[str | None] = mapped_column(Text, doc="why, if that was said")
     pinned_at: Mapped[datetime] = mapped_column(doc="when it was pinned")

@@ -47,7 +47,7 @@ class RolloutRow(Base):
     started_at: Mapped[datetime] = mapped_column(doc="when recording it, or it itself, began")
     finished_at: Mapped[datetime | None] = mapped_column(doc="when it was recorded")
     pruned_at: Mapped[datetime | None] = mapped_column(doc="when its arrays were deleted; NULL: they are there")
-    pruned_by: Mapped[str | None] = mapped_column(Text, doc="what asked for it, for people")
+    pruned_by: Mapped[str | None] = mapped_column(Text, doc="what asked for that, for people")
 
 
 class RolloutStateRow(Base):

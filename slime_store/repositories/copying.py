@@ -147,7 +147,7 @@ class CopyRepository:
             def with_blob(row: tuple[Any, ...]) -> tuple[Any, ...]:
                 if row[blob_at] is None:
                     return row
-                referred += self.blobs.add([source.payload(row[blob_at], writer)])
+                referred.extend(self.blobs.add([source.payload(row[blob_at], writer)]))
                 return (*row[:blob_at], referred[-1], *row[blob_at + 1 :])
 
             return with_blob

@@ -56,9 +56,7 @@ def test_verify(command: Command, filled: str) -> None:
     assert command("db", "verify").exit_code == 6
     done = command("db", "verify", "--fix", "--format", "json")
     assert done.exit_code == 0
-    assert [(row["code"], row["fixed"]) for row in json.loads(done.stdout) if row["fixable"]] == [
-        ("prompt_unused", True)
-    ]
+    assert [(row["code"], row["fixed"]) for row in json.loads(done.stdout) if row["fixable"]] == [("blob_unused", True)]
     ((pk,),) = rows(filled, "SELECT id FROM rollouts WHERE rollout_id = 1")
     execute(filled, f"DELETE FROM sample_arrays WHERE field = 'tokens' AND rollout_pk = {pk}")
     done = command("db", "verify", "--fix", "--format", "json")
@@ -77,3 +75,16 @@ def test_backup_and_copy(command: Command, filled: str, tmp_path: Path) -> None:
     assert (row["n_copied"], row["n_verified"]) == (6, 6)
     assert_same(loaded_train(f"sqlite:///{copy}", 1), rich_train(2))
     assert command("db", "upgrade", "--format", "json", store=str(copy)).exit_code == 0
+
+
+def test_prune(command: Command, filled: str) -> None:
+    done = command("db", "prune", "--keep-arrays-last", "1", "--vacuum", "--format", "json")
+    assert done.exit_code == 0 and "given back" in done.stderr
+    pruned = {row["run"]: (row["n_pruned"], row["n_deleted"]) for row in json.loads(done.stdout)}
+    assert pruned == {"contract": (1, 0), "empty": (0, 0)}  # the superseded attempt; resuming needs the others
+    done = command("db", "prune", "--run", "contract", "--keep-arrays-last", "0", "--keep-rollouts-last", "0")
+    assert done.exit_code == 0
+    kept = json.loads(command("rollout", "list", "contract", "--format", "json").stdout)
+    assert [(row["kind"], row["rollout_id"], row["attempt"]) for row in kept] == [("train", 0, 2), ("train", 1, 1)]
+    assert command("db", "verify").exit_code == 0
+    assert command("db", "prune", "--run", "nobody's").exit_code == 3

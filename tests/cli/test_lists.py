@@ -100,7 +100,8 @@ def test_every_command_is_documented_and_the_exit_codes_are_in_the_help() -> Non
             found += walk(each, (*path, name)) if isinstance(each, click.Group) else [(*path, name)]
         return found
 
-    assert walk(cli, ()) == [("run", "list"), ("rollout", "list"), ("import",), ("export", "pt")]
+    db = [("db", verb) for verb in ("backup", "copy", "prune", "status", "upgrade", "verify")]
+    assert walk(cli, ()) == [("run", "list"), ("rollout", "list"), ("import",), ("export", "pt"), *db]
     shown = invoke("--help").stdout
     assert all(meaning in shown for meaning in EXIT_CODES.values())
     assert invoke("nonsense").exit_code == 2

@@ -141,7 +141,7 @@ def test_k6_deleting_everything_leaves_no_row_and_no_file(store_url: str) -> Non
             run.record_train(rollout_id, output, state={"buffer": [make_sample(0)]})
         run.record_eval(0, {"d": {"samples": _rich_rollout(), "rewards": [1.0] * 900}}, weight_version="7")
         full = counts(store_url)
-        elsewhere = {"adoptions", "checkpoints", "imports"}  # of resuming and importing, which have tests of their own
+        elsewhere = {"adoptions", "checkpoints", "imports", "pins"}  # which have tests of their own
         assert all(count for table, count in full.items() if table not in elsewhere), full
         assert bool(_side_files(store_url)) == store_url.startswith("sqlite")
         assert run.delete_rollout(0) == 2
