@@ -11,21 +11,16 @@ from functools import wraps
 from itertools import chain
 from typing import Any, ParamSpec, TypeVar
 
-from sqlalchemy import Row
-
 from slime_store.errors import BlobCorruptError, BlobMissingError, StoreError
 from slime_store.mapping.decode import SampleDecoder, documents_of, eval_data, layouts_of
-from slime_store.mapping.encode import prompt_digest
-from slime_store.mapping.metadata import metadata_matches
 from slime_store.mapping.nesting import nest
 from slime_store.repositories.blobs import DocumentBlobs
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.samples import SampleRepository
-from slime_store.repositories.selection import LAYOUTS, SelectionRepository
 from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import decode_inline
-from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample, SampleFilter
+from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample
 from slime_store.types.duck import is_sample_type
 
 P = ParamSpec("P")
@@ -33,8 +28,6 @@ T = TypeVar("T")
 
 _READS = 3
 """How often a read is tried while other processes delete what it reads."""
-
-_CHUNK_SAMPLES, _CHUNK_ROLLOUTS = 1 << 16, 200
 
 
 def sample_class(sample_type: type[Any] | None) -> type[Any]:
@@ -62,7 +55,7 @@ def _slime_sample() -> type[Any] | None:
 
 
 @contextmanager
-def _rows_of(what: str) -> Iterator[None]:
+def rows_of(what: str) -> Iterator[None]:
     """Report rows that do not fit each other as damage, whatever they make Python run into."""
     try:
         yield
@@ -72,7 +65,7 @@ def _rows_of(what: str) -> Iterator[None]:
         raise BlobCorruptError(f"the rows of {what} do not fit each other: {type(error).__name__}: {error}") from error
 
 
-def _again_if_overtaken(read: Callable[P, T]) -> Callable[P, T]:
+def again_if_overtaken(read: Callable[P, T]) -> Callable[P, T]:
     """Read anew when a side file is missing: it goes with its rollout, also beneath a transaction that sees its row."""
 
     @wraps(read)
@@ -87,12 +80,12 @@ def _again_if_overtaken(read: Callable[P, T]) -> Callable[P, T]:
     return reading
 
 
-@_again_if_overtaken
+@again_if_overtaken
 def load_train(
     handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> RolloutFnTrainOutput:
     """Return a train rollout. Costs one query a table, and two for each 500 distinct blobs in its documents."""
-    with paused(), handle.reading() as connection, _rows_of(f"train rollout {rollout_id}"):
+    with paused(), handle.reading() as connection, rows_of(f"train rollout {rollout_id}"):
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
@@ -101,12 +94,12 @@ def load_train(
         return RolloutFnTrainOutput(samples=nest(row.nesting, samples), metrics=decode_inline(row.metrics))
 
 
-@_again_if_overtaken
+@again_if_overtaken
 def load_eval(
     handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> RolloutFnEvalOutput:
     """Return an eval rollout, with the datasets in the order in which they were recorded."""
-    with paused(), handle.reading() as connection, _rows_of(f"eval rollout {rollout_id}"):
+    with paused(), handle.reading() as connection, rows_of(f"eval rollout {rollout_id}"):
         rollouts = RolloutRepository(connection, run_pk)
         row = rollouts.find(run, "eval", rollout_id, attempt)
         blobs = handle.blobs(connection)
@@ -125,58 +118,3 @@ def load_eval(
         ]
         data = eval_data(decode_inline(row.nesting), datasets)
         return RolloutFnEvalOutput(data=data, metrics=decode_inline(row.metrics))
-
-
-def iter_samples(
-    handle: StoreHandle,
-    run_pk: int,
-    where: SampleFilter,
-    fields: frozenset[str] | None,
-    batch_size: int,
-    sample_type: type[Any],
-) -> Iterator[Any]:
-    """Yield samples page by page; no transaction is open while the caller has one in hand.
-
-    A rollout that is deleted meanwhile is left out from there on. The rollouts are those present at the start.
-    """
-    digest = None if where.prompt is None else prompt_digest(where.prompt)
-    needed = fields if fields is None or where.metadata is None else fields | {"metadata"}
-    with handle.reading() as connection:
-        rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts(LAYOUTS)
-
-    @_again_if_overtaken
-    def page(row: Row[Any], positions: list[int]) -> list[Any]:
-        with handle.reading() as connection, _rows_of("a rollout"):
-            blobs = handle.blobs(connection)
-            stored = SampleRepository(connection, row.id).read(
-                layouts_of(row.layouts), blobs, positions=positions, fields=needed
-            )
-            source = DocumentBlobs(blobs, documents_of(stored, needed))
-            return SampleDecoder(source, sample_type, needed).samples(stored)
-
-    for chunk in _by_samples(rollouts):
-        with handle.reading() as connection:
-            selection = SelectionRepository(connection, run_pk, where, digest)
-            found = selection.positions([row.id for row in chunk], handle.blobs(connection))
-        for row in chunk:
-            positions = found.get(row.id, [])
-            for start in range(0, len(positions), batch_size):
-                for sample in page(row, positions[start : start + batch_size]):
-                    if not where.metadata or metadata_matches(getattr(sample, "metadata", None), where.metadata):
-                        if needed != fields:
-                            sample.metadata = sample_type().metadata
-                        yield sample
-
-
-def _by_samples(rollouts: list[Row[Any]]) -> Iterator[list[Row[Any]]]:
-    """Cut the rollouts into chunks with about 65,000 samples each, so that their positions take little memory."""
-    chunk: list[Row[Any]] = []
-    n_samples = 0
-    for row in rollouts:
-        if chunk and (n_samples + row.n_samples > _CHUNK_SAMPLES or len(chunk) >= _CHUNK_ROLLOUTS):
-            yield chunk
-            chunk, n_samples = [], 0
-        chunk.append(row)
-        n_samples += row.n_samples
-    if chunk:
-        yield chunk

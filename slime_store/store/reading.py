@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
-from slime_store.store import loading
+from slime_store.store import loading, walking
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import attempt_number, rollout_info, rollout_number, weight_version_info
 from slime_store.store.resume import resume_point
@@ -92,7 +92,7 @@ class RunReader:
             raise TypeError(f"fields is a collection of names, e.g. [{fields!r}]")
         wanted = None if fields is None else frozenset(fields)
         kind = loading.sample_class(sample_type)
-        return loading.iter_samples(self._handle, self._pk, where or SampleFilter(), wanted, batch_size, kind)
+        return walking.iter_samples(self._handle, self._pk, where or SampleFilter(), wanted, batch_size, kind)
 
     def rollouts(self, kind: Literal["train", "eval"] | None = None, *, attempts: bool = False) -> list[RolloutInfo]:
         """Return what is recorded: train first, then by rollout id.

@@ -14,10 +14,19 @@ from slime_store.types.outputs import (
     iter_leaf_samples,
 )
 from slime_store.types.params import ParamInfo
-from slime_store.types.records import ResumePoint, RolloutInfo, RunInfo, StoreStats, WeightVersionInfo
+from slime_store.types.records import (
+    LocatedSample,
+    ResumePoint,
+    RolloutInfo,
+    RunInfo,
+    SamplePlace,
+    StoreStats,
+    WeightVersionInfo,
+)
 from slime_store.types.sample import Sample
 
 __all__ = [
+    "LocatedSample",
     "MultimodalType",
     "MultimodalTypes",
     "ParamInfo",
@@ -31,6 +40,7 @@ __all__ = [
     "RunInfo",
     "Sample",
     "SampleFilter",
+    "SamplePlace",
     "StoreStats",
     "WeightVersionInfo",
     "iter_leaf_samples",

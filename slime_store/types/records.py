@@ -73,6 +73,42 @@ class RolloutInfo:
 
 
 @dataclass(frozen=True)
+class SamplePlace:
+    """Where a sample was recorded.
+
+    Attributes:
+        run: name of the run.
+        kind: ``"train"`` or ``"eval"``.
+        rollout_id: the number slime handed to the rollout function.
+        attempt: n-th recording of that rollout, from 1.
+        session: ordinal, in its run, of the session that wrote it, from 1.
+        dataset: name of the eval dataset, as SQL shows it; None for training.
+        position: its place in the order of the rollout, from 0.
+    """
+
+    run: str
+    kind: str
+    rollout_id: int
+    attempt: int
+    session: int
+    dataset: str | None
+    position: int
+
+
+@dataclass(frozen=True)
+class LocatedSample:
+    """A sample and its place.
+
+    Attributes:
+        place: where it was recorded.
+        sample: the sample, slime's or ours.
+    """
+
+    place: SamplePlace
+    sample: Any
+
+
+@dataclass(frozen=True)
 class WeightVersionInfo:
     """One version of the policy's weights, as the engine named it in one session.
 
