@@ -24,6 +24,7 @@ def iter_located(
     where: SampleFilter | None = None,
     *,
     fields: Collection[str] | None = None,
+    without: Collection[str] = (),
     batch_size: int = 256,
     sample_type: type[Any] | None = None,
 ) -> Iterator[LocatedSample]:
@@ -35,6 +36,7 @@ def iter_located(
         source: a run, or a store for all of its runs.
         where: as for ``Run.iter_samples``, like the arguments that follow.
         fields: attributes to read; None: all.
+        without: where ``fields`` is None: attributes that are not read.
         batch_size: samples read at a time.
         sample_type: class of the samples.
     """
@@ -42,7 +44,14 @@ def iter_located(
     datasets: dict[int, str] = {}
     last = None
     pages = iter_pages(
-        handle, _pk_of(source), where or SampleFilter(), wanted, batch_size, sample_class(sample_type), PLACE
+        handle,
+        _pk_of(source),
+        where or SampleFilter(),
+        wanted,
+        batch_size,
+        sample_class(sample_type),
+        PLACE,
+        frozenset(without),
     )
     for row, page in pages:
         if row.id != last:

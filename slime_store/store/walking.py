@@ -45,6 +45,7 @@ def iter_pages(
     batch_size: int,
     sample_type: type[Any],
     columns: tuple[Any, ...] = (),
+    without: frozenset[str] = frozenset(),
 ) -> Iterator[tuple[Row[Any], Iterator[tuple[int, Any]]]]:
     """Yield a rollout's row and some of its samples with their positions; see ``iter_samples``.
 
@@ -56,6 +57,7 @@ def iter_pages(
         batch_size: at most this many samples a page.
         sample_type: class of the samples.
         columns: of the rollouts' rows, beside ``id``, ``n_samples`` and ``layouts``.
+        without: where ``fields`` is None: attributes that are not read.
     """
     digest = None if where.prompt is None else prompt_digest(where.prompt)
     needed = fields if fields is None or where.metadata is None else fields | {"metadata"}
@@ -75,8 +77,11 @@ def iter_pages(
             found = selection.positions([row.id for row in chunk], handle.blobs(connection))
         for row in chunk:
             positions = found.get(row.id, [])
+            asked = needed
+            if without and needed is None:
+                asked = frozenset(name for names in layouts_of(row.layouts) for name in names) - without
             for start in range(0, len(positions), batch_size):
-                page = read_page(handle, row, positions[start : start + batch_size], needed, sample_type)
+                page = read_page(handle, row, positions[start : start + batch_size], asked, sample_type)
                 yield row, matching(page)
 
 
