@@ -2,6 +2,7 @@
 
 from slime_store.interchange.dumps import Dump, read_dump
 from slime_store.interchange.exporting import ExportedFile, export_pt, export_run
+from slime_store.interchange.frames import export_frame
 from slime_store.interchange.importing import import_path
 from slime_store.interchange.reports import ImportedFile, ImportReport
 from slime_store.interchange.restricted import load_pt
@@ -13,6 +14,7 @@ __all__ = [
     "ExportedTable",
     "ImportReport",
     "ImportedFile",
+    "export_frame",
     "export_pt",
     "export_run",
     "export_samples",

@@ -153,7 +153,7 @@ def as_cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return value
+        return searchable(value)
     if isinstance(value, Json):
         return str(value)
     bare = plain(native(value))

@@ -72,7 +72,7 @@ def export_samples(
         ExportError: a file cannot be written; no half of it is left.
         MissingPackageError: pyarrow is not installed.
     """
-    columns = choose(fields, _checked(format))
+    columns = choose(fields, checked_format(format))
     if format == "parquet":
         import_pyarrow()
     total = count_samples(source, where) if progress is not None else 0
@@ -118,22 +118,33 @@ def _files(
 
 @contextmanager
 def _opened(file: Path | IO[bytes], columns: Sequence[Column], format: Format, csv_safe: bool) -> Iterator[RowWriter]:
-    names = [column.name for column in columns]
-    with whole_file(file) if isinstance(file, Path) else nullcontext(file) as stream:
-        writer: RowWriter
-        if format == "parquet":
-            writer = ParquetWriter(stream, columns)
-        else:
-            writer = JsonLinesWriter(stream, names) if format == "jsonl" else CsvWriter(stream, names, safe=csv_safe)
-        try:
+    if format != "parquet":
+        with opened_lines(file, [column.name for column in columns], format, csv_safe) as writer:
             yield writer
-            writer.finish()
+        return
+    assert isinstance(file, Path)
+    with whole_file(file) as stream:
+        parquet = ParquetWriter(stream, columns)
+        try:
+            yield parquet
+            parquet.finish()
         except BaseException:
-            writer.abandon()
+            parquet.abandon()
             raise
 
 
-def _checked(format: str) -> Format:
+@contextmanager
+def opened_lines(file: Path | IO[bytes], names: Sequence[str], format: Format, csv_safe: bool) -> Iterator[RowWriter]:
+    """Open a file, or take an open stream, for rows in "jsonl" or "csv"."""
+    with whole_file(file) if isinstance(file, Path) else nullcontext(file) as stream:
+        writer: RowWriter
+        writer = JsonLinesWriter(stream, names) if format == "jsonl" else CsvWriter(stream, names, safe=csv_safe)
+        yield writer
+        writer.finish()
+
+
+def checked_format(format: str) -> Format:
+    """Return the name of a format; ValueError where it is none."""
     for known in FORMATS:
         if format == known:
             return known

@@ -22,9 +22,6 @@ class RowWriter(Protocol):
     def finish(self) -> None:
         """Write what is left; the file stays open."""
 
-    def abandon(self) -> None:
-        """Let go of a file that is not wanted any more."""
-
 
 class JsonLinesWriter:
     """One JSON object in each physical line, UTF-8."""
@@ -39,9 +36,6 @@ class JsonLinesWriter:
 
     def finish(self) -> None:
         """Nothing is left."""
-
-    def abandon(self) -> None:
-        """Nothing to let go of."""
 
 
 class CsvWriter:
@@ -58,7 +52,7 @@ class CsvWriter:
         self._safe = safe
         self._buffer = io.StringIO(newline="")
         self._writer = csv.writer(self._buffer, lineterminator="\r\n")
-        self._writer.writerow(names)
+        self._writer.writerow([as_cell(name) for name in names])
         self._n_rows = 0
 
     def write(self, row: Sequence[Any]) -> None:
@@ -77,9 +71,6 @@ class CsvWriter:
     def finish(self) -> None:
         """Write what is left."""
         self._flush()
-
-    def abandon(self) -> None:
-        """Nothing to let go of."""
 
     def _flush(self) -> None:
         self._file.write(self._buffer.getvalue().encode())
