@@ -39,6 +39,14 @@ class PromptRepository:
             found |= {row[0]: (row[1], row[2]) for row in self._connection.execute(query)}
         return found
 
+    def digests(self, pks: Iterable[int]) -> dict[int, bytes]:
+        """Return digests by key; the prompts themselves are not read."""
+        found: dict[int, bytes] = {}
+        for chunk in chunked(sorted(set(pks))):
+            query = select(PromptRow.id, PromptRow.digest).where(PromptRow.id.in_(chunk))
+            found |= {row[0]: bytes(row[1]) for row in self._connection.execute(query)}
+        return found
+
     def delete_unused(self, pks: Iterable[int]) -> None:
         """Delete those of the given prompts that no sample has."""
         for chunk in chunked(sorted(set(pks))):

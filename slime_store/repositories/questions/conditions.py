@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Dialect, and_, false, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, Dialect, Select, and_, false, func, literal_column, or_, select
 
 from slime_store.mapping.metadata import fragments
 from slime_store.mapping.rewards import entry_key
@@ -64,13 +64,13 @@ def on_rollouts(where: SampleFilter, digest: bytes | None, run_pk: int | None) -
     if where.attempt is not None:
         conditions.append(RolloutRow.attempt == where.attempt)
     for prompts in _prompts(where, digest):
-        conditions.append(RolloutRow.id.in_(select(SampleRow.rollout_pk).where(SampleRow.prompt_pk.in_(prompts))))
+        conditions.append(RolloutRow.id.in_(_apart(SampleRow.rollout_pk).where(SampleRow.prompt_pk.in_(prompts))))
     if where.weight_version is not None:
         versions = _versions(where.weight_version, run_pk)
-        used = select(SampleWeightVersionRow.rollout_pk).where(SampleWeightVersionRow.weight_version_pk.in_(versions))
+        used = _apart(SampleWeightVersionRow.rollout_pk).where(SampleWeightVersionRow.weight_version_pk.in_(versions))
         conditions.append(or_(RolloutRow.id.in_(used), RolloutRow.weight_version_pk.in_(versions)))
     if where.dataset is not None:
-        named = select(EvalDatasetRow.rollout_pk).where(EvalDatasetRow.name.in_(_names(where.dataset)))
+        named = _apart(EvalDatasetRow.rollout_pk).where(EvalDatasetRow.name.in_(_names(where.dataset)))
         conditions += [RolloutRow.kind == "eval", RolloutRow.id.in_(named)]
     return conditions
 
@@ -104,7 +104,7 @@ def on_samples(
     if where.response_length_max is not None:
         conditions.append(SampleRow.response_length <= where.response_length_max)
     if where.dataset is not None:
-        dataset = select(EvalDatasetRow.position).where(
+        dataset = _of_samples(EvalDatasetRow.position).where(
             EvalDatasetRow.rollout_pk == SampleRow.rollout_pk, EvalDatasetRow.name.in_(_names(where.dataset))
         )
         conditions.append(SampleRow.dataset_position.in_(dataset))
@@ -129,7 +129,7 @@ def contains(column: Any, needle: str, dialect: Dialect) -> Condition:
 
 def entry_of(path: tuple[str, ...]) -> Any:
     """A query for the entry of a dict reward of the sample at hand."""
-    return select(SampleRewardRow.value).where(
+    return _of_samples(SampleRewardRow.value).where(
         SampleRewardRow.rollout_pk == SampleRow.rollout_pk,
         SampleRewardRow.position == SampleRow.position,
         SampleRewardRow.depth == len(path),
@@ -161,6 +161,16 @@ def is_in(column: Any, ids: tuple[int, ...] | range) -> Condition:
     return or_(false(), column.in_([literal_column(str(int(number))) for number in ids]))
 
 
+def _of_samples(column: Any) -> Select[Any]:
+    """A query about the sample at hand, which is the outer query's; all other tables are its own."""
+    return select(column).correlate(SampleRow)
+
+
+def _apart(column: Any) -> Select[Any]:
+    """A query of its own, whatever tables the outer one reads."""
+    return select(column).correlate(None)
+
+
 def _names(dataset: str | tuple[str, ...]) -> list[Any]:
     names = (dataset,) if isinstance(dataset, str) else dataset
     return [indexable(name) for name in names]
@@ -170,16 +180,16 @@ def _prompts(where: SampleFilter, digest: bytes | None) -> list[Any]:
     """Queries for the prompts that the filter names by content or id: ranges of the index of digests."""
     queries = []
     if digest is not None:
-        queries.append(select(PromptRow.id).where(PromptRow.digest == digest))
+        queries.append(_apart(PromptRow.id).where(PromptRow.digest == digest))
     if where.prompt_id is not None:
         first = bytes.fromhex(where.prompt_id)
         last = first + b"\xff" * 24
-        queries.append(select(PromptRow.id).where(PromptRow.digest.between(first, last)))
+        queries.append(_apart(PromptRow.id).where(PromptRow.digest.between(first, last)))
     return queries
 
 
 def _versions(label: str, run_pk: int | None) -> Any:
-    versions = select(WeightVersionRow.id).where(WeightVersionRow.label == indexable(label))
+    versions = _apart(WeightVersionRow.id).where(WeightVersionRow.label == indexable(label))
     return versions if run_pk is None else versions.where(WeightVersionRow.run_pk == run_pk)
 
 
@@ -191,13 +201,13 @@ def _weight_version(where: SampleFilter, run_pk: int | None) -> Condition:
     elif where.weight_version_rule == "last":
         own = SampleRow.last_weight_version_pk.in_(versions)
     else:
-        used = select(SampleWeightVersionRow.position).where(
+        used = _of_samples(SampleWeightVersionRow.position).where(
             SampleWeightVersionRow.rollout_pk == SampleRow.rollout_pk,
             SampleWeightVersionRow.position == SampleRow.position,
             SampleWeightVersionRow.weight_version_pk.in_(versions),
         )
         own = used.exists()
-    told = select(RolloutRow.id).where(RolloutRow.weight_version_pk.in_(versions))
+    told = _apart(RolloutRow.id).where(RolloutRow.weight_version_pk.in_(versions))
     return or_(own, and_(SampleRow.last_weight_version_pk.is_(None), SampleRow.rollout_pk.in_(told)))
 
 
@@ -227,7 +237,7 @@ def _metadata(wanted: dict[str, Any], dialect: Dialect) -> Condition:
     odd = func.substr(document, 1, 8) == '{"$dict"'  # keys that JSON cannot say
     elsewhere = contains(extra, '"metadata"', dialect)  # a dict of a class of its own
     return (
-        select(SampleDocumentRow.position)
+        _of_samples(SampleDocumentRow.position)
         .where(
             SampleDocumentRow.rollout_pk == SampleRow.rollout_pk,
             SampleDocumentRow.position == SampleRow.position,
@@ -238,13 +248,15 @@ def _metadata(wanted: dict[str, Any], dialect: Dialect) -> Condition:
 
 
 def _text(needle: str, dialect: Dialect, prompts: Sequence[int]) -> Condition:
-    response = select(SampleTextRow.position).where(
+    response = _of_samples(SampleTextRow.position).where(
         SampleTextRow.rollout_pk == SampleRow.rollout_pk,
         SampleTextRow.position == SampleRow.position,
         contains(SampleTextRow.response, needle, dialect),
     )
-    prompt = select(PromptRow.id).where(PromptRow.id == SampleRow.prompt_pk, contains(PromptRow.text, needle, dialect))
-    either = [response.exists(), prompt.exists()]
+    prompt = _of_samples(PromptRow.id).where(
+        PromptRow.id == SampleRow.prompt_pk, contains(PromptRow.text, needle, dialect)
+    )
+    either: list[Condition] = [response.exists(), prompt.exists()]
     if prompts:
         either.append(is_in(SampleRow.prompt_pk, tuple(sorted(prompts))))
     return or_(*either)

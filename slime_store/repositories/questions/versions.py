@@ -1,0 +1,220 @@
+"""Weight versions, and sums over the samples that each of them generated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from sqlalchemy import Connection, Double, and_, case, cast, func, literal, or_, select
+
+from slime_store.database import chunked
+from slime_store.models import SampleRewardRow, SampleRow, SampleWeightVersionRow, SessionRow, WeightVersionRow
+from slime_store.repositories.blobs import BlobRepository
+from slime_store.repositories.questions.conditions import Condition, entry_of, path_of
+from slime_store.repositories.selection import SelectionRepository
+from slime_store.types import SampleFilter
+
+Attribute: TypeAlias = Literal["last", "first", "each"]
+
+_MOST_SUMMED = 1e100  # squares of larger rewards overflow, which PostgreSQL makes an error
+_CHUNK_ROLLOUTS = 200
+
+
+class Version(NamedTuple):
+    """A weight version of a session."""
+
+    pk: int
+    session: int
+    label: str
+    ordinal: int
+
+
+class Sums(NamedTuple):
+    """Sums over the samples of one rollout that count for one weight version."""
+
+    rollout_pk: int
+    weight_version_pk: int | None
+    """None: the samples name none."""
+    n_samples: int
+    n_rewards: int
+    n_none: int
+    n_nan: int
+    reward_sum: float | None
+    """None: a reward is infinite or beyond 1e100."""
+    reward_m2: float | None
+    """Sum of the squared distances from the mean of these samples; None as for ``reward_sum``."""
+    reward_min: float | None
+    reward_max: float | None
+    n_truncated: int
+    n_response_lengths: int
+    response_length_sum: float
+
+
+class VersionQuestions:
+    """Asks about the weight versions of a run, or of all runs.
+
+    Args:
+        connection: inside a transaction.
+        blobs: where large payloads are.
+        run_pk: the run; None: all of them.
+        where: which samples.
+        digest: of ``where.prompt``, when that is given.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        blobs: BlobRepository,
+        run_pk: int | None,
+        where: SampleFilter,
+        digest: bytes | None = None,
+    ) -> None:
+        self._connection = connection
+        self._blobs = blobs
+        self._run_pk = run_pk
+        self._where = where
+        self._selection = SelectionRepository(connection, run_pk, where, digest)
+
+    def all(self) -> dict[int, Version]:
+        """Return every version by its key. Costs one query."""
+        query = select(WeightVersionRow.id, SessionRow.ordinal, WeightVersionRow.label, WeightVersionRow.ordinal).join(
+            SessionRow, SessionRow.id == WeightVersionRow.session_pk
+        )
+        if self._run_pk is not None:
+            query = query.where(WeightVersionRow.run_pk == self._run_pk)
+        return {row[0]: Version(*row) for row in self._connection.execute(query)}
+
+    def links(self, rollout_pks: Sequence[int]) -> list[tuple[int, int, int]]:
+        """Return (rollout_pk, position, weight_version_pk) of these rollouts, each version of a sample once."""
+        found: list[tuple[int, int, int]] = []
+        for chunk in chunked(rollout_pks):
+            query = select(
+                SampleWeightVersionRow.rollout_pk,
+                SampleWeightVersionRow.position,
+                SampleWeightVersionRow.weight_version_pk,
+            )
+            query = query.where(SampleWeightVersionRow.rollout_pk.in_(chunk)).distinct()
+            found += [(row[0], row[1], row[2]) for row in self._connection.execute(query)]
+        return found
+
+    def sums(self, rollout_pks: Sequence[int], attribute: Attribute) -> list[Sums]:
+        """Return the sums of each rollout by weight version; those without samples are left out.
+
+        The filter must have no condition on metadata, which SQL cannot decide. This is the one place that knows where
+        sums come from: the samples themselves, of which it reads narrow columns, once where a rollout has one version.
+
+        Args:
+            rollout_pks: of rollouts that the filter takes.
+            attribute: which of its versions a sample counts for: its last, its first, or each of them, once.
+        """
+        assert not self._where.metadata
+        found: list[Sums] = []
+        for chunk in chunked(rollout_pks, _CHUNK_ROLLOUTS):
+            conditions = self._selection.conditions(chunk, self._blobs)
+            shift = self._typical_reward(chunk[len(chunk) // 2])
+            mixed: Sequence[int] = chunk
+            if attribute != "each":
+                whole = self._of_whole_rollouts(chunk, conditions, attribute, shift)
+                found += whole
+                done = {sums.rollout_pk for sums in whole}
+                mixed = [pk for pk in chunk if pk not in done]
+            if mixed:
+                found += self._by_version(mixed, conditions, attribute, shift)
+        return found
+
+    def _typical_reward(self, rollout_pk: int) -> float:
+        """Return the mean reward of a rollout: squares of distances from it are small, and so are rounded little."""
+        query = select(func.avg(_summed(self._reward()))).where(SampleRow.rollout_pk == rollout_pk)
+        return float(self._connection.execute(query).scalar() or 0.0)
+
+    def _of_whole_rollouts(
+        self, pks: Sequence[int], conditions: Sequence[Condition], attribute: Attribute, shift: float
+    ) -> list[Sums]:
+        """Return the sums of those rollouts whose samples have one version: grouped by the key, without sorting."""
+        version = _version(attribute)
+        query = (
+            select(SampleRow.rollout_pk, func.min(version), *self._aggregates(shift))
+            .where(SampleRow.rollout_pk.in_(pks), *conditions)
+            .group_by(SampleRow.rollout_pk)
+            .having(or_(func.count(version) == 0, _all_equal(version)))
+        )
+        return [_sums(row, shift) for row in self._connection.execute(query)]
+
+    def _by_version(
+        self, pks: Sequence[int], conditions: Sequence[Condition], attribute: Attribute, shift: float
+    ) -> list[Sums]:
+        if attribute == "each":
+            links = (
+                select(
+                    SampleWeightVersionRow.rollout_pk,
+                    SampleWeightVersionRow.position,
+                    SampleWeightVersionRow.weight_version_pk,
+                )
+                .where(SampleWeightVersionRow.rollout_pk.in_(pks))
+                .distinct()
+                .subquery()
+            )
+            version: Any = links.c.weight_version_pk
+            matches = and_(links.c.rollout_pk == SampleRow.rollout_pk, links.c.position == SampleRow.position)
+            query = select(SampleRow.rollout_pk, version, *self._aggregates(shift)).outerjoin(links, matches)
+        else:
+            version = _version(attribute)
+            query = select(SampleRow.rollout_pk, version, *self._aggregates(shift))
+        query = query.where(SampleRow.rollout_pk.in_(pks), *conditions).group_by(SampleRow.rollout_pk, version)
+        return [_sums(row, shift) for row in self._connection.execute(query)]
+
+    def _reward(self) -> Any:
+        key = self._where.reward_key
+        return SampleRow.reward if key is None else entry_of(path_of(key)).scalar_subquery()
+
+    def _aggregates(self, shift: float) -> list[Any]:
+        reward = self._reward()
+        near = _summed(reward) - literal(shift)
+        if self._where.reward_key is None:
+            is_none, is_nan = SampleRow.reward_type == "none", SampleRow.reward_type == "nan"
+        else:
+            entry = entry_of(path_of(self._where.reward_key))
+            is_none, is_nan = ~entry.exists(), entry.where(SampleRewardRow.value.is_(None)).exists()
+        return [
+            func.count(),
+            func.count(reward),
+            _number_of(is_none),
+            _number_of(is_nan),
+            func.sum(near),
+            func.sum(near * near),
+            func.min(reward),
+            func.max(reward),
+            _number_of(SampleRow.status == "truncated"),
+            func.count(SampleRow.response_length),
+            func.sum(cast(SampleRow.response_length, Double)),
+        ]
+
+
+def _version(attribute: Attribute) -> Any:
+    return SampleRow.first_weight_version_pk if attribute == "first" else SampleRow.last_weight_version_pk
+
+
+def _all_equal(version: Any) -> Condition:
+    return and_(func.min(version) == func.max(version), func.count(version) == func.count())
+
+
+def _number_of(condition: Any) -> Any:
+    return func.sum(case((condition, 1), else_=0))
+
+
+def _summed(reward: Any) -> Any:
+    return case((reward.between(-_MOST_SUMMED, _MOST_SUMMED), reward))
+
+
+def _sums(row: Any, shift: float) -> Sums:
+    pk, version, n, n_rewards, n_none, n_nan, near_sum, near_squares, low, high, n_truncated, n_lengths, lengths = row
+    total: float | None = 0.0
+    m2: float | None = 0.0
+    if n_rewards:
+        if low < -_MOST_SUMMED or high > _MOST_SUMMED:
+            total = m2 = None
+        else:
+            total = near_sum + shift * n_rewards
+            m2 = max(0.0, near_squares - near_sum * near_sum / n_rewards)
+    counts = (int(n_none), int(n_nan))
+    return Sums(pk, version, n, n_rewards, *counts, total, m2, low, high, int(n_truncated), n_lengths, lengths or 0.0)
