@@ -13,6 +13,7 @@ from slime_store.errors import (
     InvalidUrlError,
     RolloutNotFoundError,
     RunNotFoundError,
+    SampleNotFoundError,
     SchemaError,
     StoreError,
     StoreNotFoundError,
@@ -53,6 +54,10 @@ def reported() -> Iterator[None]:
     except RolloutNotFoundError as error:
         text = str(error).partition("; see ")[0]
         raise Failure(f"{text}; see `slime-store rollout list {error.run} --kind {error.kind}`", 3) from error
+    except SampleNotFoundError as error:
+        raise Failure(
+            f"{error}; see `slime-store sample list {error.run} --rollout-ids {error.rollout_id}`", 3
+        ) from error
     except (DatabaseError, SchemaError, InvalidUrlError) as error:
         raise Failure(str(error), 5) from error
     except StoreError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from slime_store import __version__
@@ -25,6 +27,7 @@ _EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code}  {meaning}" for code, meani
     commands_in={
         "run": "slime_store.cli.run:run",
         "rollout": "slime_store.cli.rollout:rollout",
+        "sample": "slime_store.cli.sample:sample",
         "import": "slime_store.cli.importing:import_dumps",
         "export": "slime_store.cli.export:export",
     },
@@ -43,3 +46,5 @@ _EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code}  {meaning}" for code, meani
 def cli(ctx: click.Context, url: str | None) -> None:
     """Look into a sample store, and move rollouts in and out of it."""
     ctx.obj = StoreOpener(url)
+    if os.environ.get("NO_COLOR"):  # https://no-color.org
+        ctx.color = False

@@ -45,13 +45,14 @@ class CsvWriter:
         file: where to write.
         names: of the columns.
         safe: put ``'`` before text that a spreadsheet would take for a formula.
+        line_end: of a row; RFC 4180 wants CR LF, shells LF.
     """
 
-    def __init__(self, file: IO[bytes], names: Sequence[str], *, safe: bool = False) -> None:
+    def __init__(self, file: IO[bytes], names: Sequence[str], *, safe: bool = False, line_end: str = "\r\n") -> None:
         self._file = file
         self._safe = safe
         self._buffer = io.StringIO(newline="")
-        self._writer = csv.writer(self._buffer, lineterminator="\r\n")
+        self._writer = csv.writer(self._buffer, lineterminator=line_end)
         self._writer.writerow([as_cell(name) for name in names])
         self._n_rows = 0
 

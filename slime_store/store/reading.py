@@ -7,17 +7,27 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from slime_store.repositories.rollouts import RolloutRepository
+from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
 from slime_store.store import loading, walking
 from slime_store.store.handle import StoreHandle
-from slime_store.store.infos import attempt_number, rollout_info, rollout_number, weight_version_info
+from slime_store.store.infos import (
+    attempt_number,
+    rollout_info,
+    rollout_number,
+    run_info,
+    session_info,
+    weight_version_info,
+)
 from slime_store.store.resume import resume_point
 from slime_store.types import (
     ResumePoint,
     RolloutFnEvalOutput,
     RolloutFnTrainOutput,
     RolloutInfo,
+    RunInfo,
     SampleFilter,
+    SessionInfo,
     WeightVersionInfo,
 )
 
@@ -106,6 +116,17 @@ class RunReader:
         with self._handle.reading() as connection:
             rows = RolloutRepository(connection, self._pk).infos(kind, all_attempts=attempts)
         return [rollout_info(row) for row in rows]
+
+    def info(self) -> RunInfo:
+        """Return the run's record."""
+        with self._handle.reading() as connection:
+            return run_info(RunRepository(connection).get(self.name))
+
+    def sessions(self) -> list[SessionInfo]:
+        """Return every process that wrote to the run, oldest first."""
+        with self._handle.reading() as connection:
+            rows = RunRepository(connection).sessions(self._pk)
+        return [session_info(row) for row in rows]
 
     def weight_versions(self) -> list[WeightVersionInfo]:
         """Return every weight version of the run, in the order of first use."""

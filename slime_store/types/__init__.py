@@ -20,6 +20,7 @@ from slime_store.types.records import (
     RolloutInfo,
     RunInfo,
     SamplePlace,
+    SessionInfo,
     StoreStats,
     WeightVersionInfo,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "Sample",
     "SampleFilter",
     "SamplePlace",
+    "SessionInfo",
     "StoreStats",
     "WeightVersionInfo",
     "iter_leaf_samples",

@@ -32,6 +32,29 @@ class RunInfo:
 
 
 @dataclass(frozen=True)
+class SessionInfo:
+    """One process that wrote to a run; a restart is a new session.
+
+    Attributes:
+        session: its ordinal in the run, from 1.
+        host: name of its machine.
+        pid: its process.
+        started_at: when it began to write, UTC.
+        n_rollouts: rollouts it recorded, every attempt counted.
+        checkpoint_rollout_id: the rollout of the checkpoint it started from; -1: from the start; None: not known.
+        config: what it was started with. None if nothing was given.
+    """
+
+    session: int
+    host: str
+    pid: int
+    started_at: datetime
+    n_rollouts: int
+    checkpoint_rollout_id: int | None
+    config: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
 class RolloutInfo:
     """One attempt at one rollout.
 
