@@ -7,6 +7,8 @@ columns, which are declared data: an empty frame has the same ones, with the sam
 from slime_store.dataframes.building import Problem
 from slime_store.dataframes.compare import eval_compare_df, eval_compare_summary_df
 from slime_store.dataframes.evals import eval_summary_df
+from slime_store.dataframes.groups import groups_df, prompts_df
+from slime_store.dataframes.rollouts import metrics_df, rollouts_df
 from slime_store.dataframes.samples import eval_df, samples_df
 from slime_store.dataframes.weight_versions import weight_versions_df
 
@@ -16,6 +18,10 @@ __all__ = [
     "eval_compare_summary_df",
     "eval_df",
     "eval_summary_df",
+    "groups_df",
+    "metrics_df",
+    "prompts_df",
+    "rollouts_df",
     "samples_df",
     "weight_versions_df",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +12,8 @@ from slime_store.dataframes.building import frame_of
 from slime_store.dataframes.columns import Columns
 from slime_store.dataframes.declared.aggregates import EVAL_COMPARE, EVAL_COMPARE_SUMMARY
 from slime_store.dataframes.evals import DEFAULT_THRESHOLD, check_confidence, eval_samples
+from slime_store.dataframes.groups import prompt_texts
 from slime_store.dataframes.statistics import Array, grouped, mean_interval
-from slime_store.mapping.shown import shown, shown_text
 from slime_store.store.questions import asking
 from slime_store.store.reading import RunReader
 from slime_store.types import SampleFilter
@@ -170,12 +169,8 @@ def _pairs(
     wanted = {key for each in found for _, key in each if key >= 0}
     with asking(run, where) as questions:
         digests = questions.prompts.digests(wanted)
-        contents = questions.prompts.get(wanted) if prompts else {}
+        texts = prompt_texts(questions, wanted) if prompts else {}
     ids = {key: digest[:8].hex() for key, digest in digests.items()}
-    texts = {
-        key: text if document is None else shown_text(shown(json.loads(document)))
-        for key, (text, document) in contents.items()
-    }
     return found[0], found[1], ids, texts
 
 

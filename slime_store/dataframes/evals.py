@@ -11,10 +11,11 @@ import numpy as np
 from slime_store.dataframes.building import frame_of
 from slime_store.dataframes.columns import Columns, Frame
 from slime_store.dataframes.declared.aggregates import EVAL_SUMMARY, PASS_AT, pass_at
-from slime_store.dataframes.source import only_eval, reward_field
+from slime_store.dataframes.source import none_and_nan, only_eval, reward_field, reward_fields
 from slime_store.dataframes.statistics import Array, Groups, check_ks, grouped, mean_interval, pass_at_k
 from slime_store.dataframes.table import SampleTable
 from slime_store.dataframes.trouble import given
+from slime_store.repositories.questions.fields import Field
 from slime_store.store.questions import Questions, Source, asking
 from slime_store.types import SampleFilter
 
@@ -29,6 +30,8 @@ class EvalSamples:
     Attributes:
         table: the samples; of evals and, where a frame takes both, of train rollouts.
         reward: the dataset's own, where it gives rewards, else the sample's; NaN for none.
+        none: the sample's reward is None, and the dataset has no number either.
+        nan: the sample's reward is NaN, and the dataset has no number either.
         truncated: what the dataset's list says, or else the status.
         dataset: position of the dataset in its rollout, -1 for train.
         prompt: key of the prompt; samples without one have a number of their own, below 0.
@@ -37,6 +40,8 @@ class EvalSamples:
 
     table: SampleTable
     reward: Array
+    none: Array
+    nan: Array
     truncated: Array
     dataset: Array
     prompt: Array
@@ -46,8 +51,19 @@ class EvalSamples:
 def eval_samples(questions: Questions, *more: str) -> EvalSamples:
     """Read the samples of a filter; ``more`` are fields to read with them."""
     own = reward_field(questions.where)
-    fields = [own, "eval_reward", "eval_truncated", "status", "response_length", "dataset_position", "prompt_pk"]
-    table = SampleTable(questions, [*fields, "dataset", "last_weight_version_pk", *more])
+    fields: list[Field] = [
+        *reward_fields(questions.where),
+        "eval_reward",
+        "eval_truncated",
+        "status",
+        "response_length",
+        "dataset_position",
+        "prompt_pk",
+        "dataset",
+        "last_weight_version_pk",
+        *more,
+    ]
+    table = SampleTable(questions, fields)
     dataset, prompt = table.keys("dataset_position"), table.keys("prompt_pk")
     reward = table.floats(own)
     evals = [head.pk for head in table.heads if head.kind == "eval"]
@@ -63,9 +79,12 @@ def eval_samples(questions: Questions, *more: str) -> EvalSamples:
         reward = np.where(from_list, table.floats("eval_reward"), reward)
     said = table.floats("eval_truncated")
     by_status = np.asarray(table.values("status"), dtype=object) == "truncated"
+    none, nan = none_and_nan(table, questions.where)
     return EvalSamples(
         table,
         reward,
+        none & np.isnan(reward),
+        nan & np.isnan(reward),
         np.where(np.isnan(said), by_status, said == 1.0).astype(bool),
         dataset,
         np.where(prompt < 0, -1 - np.arange(table.n_rows), prompt),

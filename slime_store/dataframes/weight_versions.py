@@ -11,7 +11,7 @@ import numpy as np
 from slime_store.dataframes.building import frame_of
 from slime_store.dataframes.columns import Columns
 from slime_store.dataframes.declared.aggregates import WEIGHT_VERSIONS
-from slime_store.dataframes.source import reward_field
+from slime_store.dataframes.source import none_and_nan, reward_field, reward_fields
 from slime_store.dataframes.statistics import grouped
 from slime_store.dataframes.table import SampleTable
 from slime_store.dataframes.trouble import given
@@ -145,8 +145,7 @@ def _merged(parts: Sequence[Sums]) -> dict[str, Any]:
 
 def _fields(questions: Questions) -> list[Any]:
     return [
-        reward_field(questions.where),
-        "reward_type",
+        *reward_fields(questions.where),
         "status",
         "response_length",
         "first_weight_version_pk",
@@ -161,12 +160,9 @@ def _sums_of(table: SampleTable, questions: Questions, attribute: Attribute) -> 
     if attribute == "each":
         rows, keys = _each(table, questions, keys)
     rewards = table.floats(reward_field(questions.where))[rows]
-    words = np.asarray(table.values("reward_type"), dtype=object)[rows]
+    none, nan = (mask[rows] for mask in none_and_nan(table, questions.where))
     lengths = table.floats("response_length")[rows]
     truncated = np.asarray(table.values("status"), dtype=object)[rows] == "truncated"
-    none, nan = words == "none", words == "nan"
-    if questions.where.reward_key is not None:
-        none, nan = np.isnan(rewards), np.zeros(len(rows), bool)
     groups, first = grouped(table.head[rows], keys)
     with np.errstate(all="ignore"):
         total, squares = groups.total(rewards), groups.squares(rewards)

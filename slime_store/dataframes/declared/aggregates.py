@@ -166,7 +166,8 @@ EVAL_SUMMARY = Frame(
     notes="The reward is the dataset's own `rewards` entry; of datasets that give none, the sample's; with "
     "`reward_key` in the filter, that entry. The interval is Student's t over the prompts' means: samples of the same "
     "prompt are not independent. A prompt that a dataset has twice is one prompt with twice the samples. "
-    "`pass_at_<k>`, before `truncated_share`, is the mean over the prompts with at least k rewards, and NaN when these are fewer than half.",
+    "`pass_at_<k>`, before `truncated_share`, is the mean over the prompts with at least k rewards, and NaN when these "
+    "are fewer than half.",
 )
 
 EVAL_COMPARE = Frame(

@@ -127,9 +127,9 @@ def contains(column: Any, needle: str, dialect: Dialect) -> Condition:
     return condition
 
 
-def entry_of(path: tuple[str, ...]) -> Any:
-    """A query for the entry of a dict reward of the sample at hand."""
-    return _of_samples(SampleRewardRow.value).where(
+def entry_of(path: tuple[str, ...], column: Any = SampleRewardRow.value) -> Any:
+    """A query for the entry of a dict reward of the sample at hand, its value by default."""
+    return _of_samples(column).where(
         SampleRewardRow.rollout_pk == SampleRow.rollout_pk,
         SampleRewardRow.position == SampleRow.position,
         SampleRewardRow.depth == len(path),

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import Select, and_, select
 
-from slime_store.models import EvalDatasetRow, PromptRow, SampleDocumentRow, SampleRow, SampleTextRow
+from slime_store.models import EvalDatasetRow, PromptRow, SampleDocumentRow, SampleRewardRow, SampleRow, SampleTextRow
 from slime_store.repositories.questions.conditions import Condition, entry_of
 
-Field: TypeAlias = "str | tuple[str, ...]"
+
+@dataclass(frozen=True)
+class HasEntry:
+    """Whether a dict reward has a number, or NaN, at a path: NULL where it has none."""
+
+    path: tuple[str, ...]
+
+
+Field: TypeAlias = "str | tuple[str, ...] | HasEntry"
 """A name of ``COLUMNS``, or the path of an entry of dict rewards: ``("acc",)``, ``("nest", "x")``."""
 
 
@@ -48,8 +57,12 @@ COLUMNS: dict[str, tuple[Any, _Join | None]] = {
 
 def query_of(fields: Sequence[Field]) -> Select[Any]:
     """Return a query for (rollout_pk, position, fields) of samples; what is not asked for is not read."""
-    expressions, joins = [], {}
+    expressions: list[Any] = []
+    joins: dict[Any, _Join] = {}
     for field in fields:
+        if isinstance(field, HasEntry):
+            expressions.append(entry_of(field.path, SampleRewardRow.depth).scalar_subquery())
+            continue
         if isinstance(field, tuple):
             expressions.append(entry_of(field).scalar_subquery())
             continue
