@@ -3,9 +3,29 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
+import click
+
+from slime_store.cli.terminal import one_line, terminal_width
+
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
+
+
+chart_option = click.option(
+    "--chart/--no-chart", default=None, help="Draw a small chart below the table.  [default: on a terminal]"
+)
+
+
+def echo_chart(title: str, values: Sequence[float | None], form: str, wanted: bool | None) -> None:
+    """Print a chart of several values, where ``--chart`` says so: by default below a table on a terminal."""
+    shown = sys.stdout.isatty() if wanted is None else wanted
+    lines = column_chart(values, width=terminal_width() or 100) if shown and form == "table" and len(values) > 1 else []
+    if lines:
+        click.echo(f"\n{one_line(title)}")
+    for line in lines:
+        click.echo(click.style(line, fg="cyan"))
 
 
 def column_chart(

@@ -55,9 +55,8 @@ def reported() -> Iterator[None]:
         text = str(error).partition("; see ")[0]
         raise Failure(f"{text}; see `slime-store rollout list {error.run} --kind {error.kind}`", 3) from error
     except SampleNotFoundError as error:
-        raise Failure(
-            f"{error}; see `slime-store sample list {error.run} --rollout-ids {error.rollout_id}`", 3
-        ) from error
+        command = f"slime-store sample list {error.run} --kind {error.kind} --rollout-ids {error.rollout_id}"
+        raise Failure(f"{error}; see `{command}`", 3) from error
     except (DatabaseError, SchemaError, InvalidUrlError) as error:
         raise Failure(str(error), 5) from error
     except StoreError as error:

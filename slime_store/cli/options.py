@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -63,9 +64,24 @@ rollout_ids_option = click.option(
     help='An id such as "7", or a range such as "10:20" (without 20), "10:" or ":20".',
 )
 attempt_option = click.option("--attempt", type=click.IntRange(1), metavar="N", help="This attempt, not the newest.")
-columns_option = click.option(
-    "--columns",
-    metavar="NAMES",
-    callback=lambda _ctx, _option, value: None if value is None else [name.strip() for name in value.split(",")],
-    help="Columns to print, with commas between them; docs/dataframes.md lists them.",
-)
+
+
+def columns_option(frame: str) -> Callable[[F], F]:
+    """Return the option ``--columns``.
+
+    Args:
+        frame: the declaration of the data frame, ``"module:NAME"`` in ``slime_store.dataframes.declared``.
+    """
+
+    def names(ctx: click.Context, _option: click.Parameter, value: str | None) -> list[str] | None:
+        if value is None or ctx.resilient_parsing:
+            return None
+        module, _, name = frame.partition(":")
+        declared = getattr(importlib.import_module(f"slime_store.dataframes.declared.{module}"), name)
+        try:
+            return [column.name for column in declared.choose([each.strip() for each in value.split(",")])]
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    help = "Columns to print, with commas between them; docs/dataframes.md lists them."
+    return click.option("--columns", metavar="NAMES", callback=names, help=help)

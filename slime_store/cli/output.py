@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from types import TracebackType
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TABLE_ROWS = 50
 _GAP = "  "
-_LEAST = 6  # columns that a cut cell keeps
+_LEAST, _LEAST_HEAD = 6, 8  # columns that a cut cell keeps, and the head of numbers
 
 format_option = click.option(
     "--format",
@@ -88,7 +88,7 @@ def write_values(
     elif form == "csv":
         from slime_store.interchange.writers import CsvWriter
 
-        writer = CsvWriter(click.get_binary_stream("stdout"), columns, line_end="\n")
+        writer = CsvWriter(sys.stdout.buffer, columns, line_end="\n")
         for line in values:
             writer.write(line)
         writer.finish()
@@ -99,26 +99,29 @@ def write_values(
         click.echo(f"{n_more} more; --limit 0 shows all", err=True)
 
 
-def table_lines(columns: Sequence[str], values: Sequence[Sequence[Any]], width: int | None) -> list[str]:
-    """Return the lines of a table, the head first.
+def table_lines(columns: Sequence[str], values: Sequence[Sequence[Any]], width: int | None) -> Iterator[str]:
+    """Yield the lines of a table, the head first, and what had to be left out.
 
     Args:
         columns: heads of the columns.
         values: the rows.
-        width: columns of the terminal; the widest cells that hold no numbers are cut until a line fits. None: any.
+        width: columns of the terminal. Where a line does not fit, heads and the widest cells that hold no numbers are
+            cut, and at last columns at the right are left out. None: any.
     """
     texts = [[one_line(name) for name in columns], *[list(map(cell_text, line)) for line in values]]
     is_number = [any(_is_number(line[i]) for line in values) for i in range(len(columns))]
-    widths = _fitting([max(map(width_of, column)) for column in zip(*texts, strict=True)], is_number, width)
-    lines = []
+    natural = [[width_of(cell) for cell in column] for column in zip(*texts, strict=True)]
+    widths = _fitting(natural, is_number, width)
     for i, line in enumerate(texts):
         cells = [
             pad(cut(cell, width), width, right=right)
-            for cell, width, right in zip(line, widths, is_number, strict=True)
+            for cell, width, right in zip(line, widths, is_number, strict=False)
         ]
         text = _GAP.join(cells).rstrip()
-        lines.append(click.style(text, bold=True) if i == 0 else text)
-    return lines
+        yield click.style(text, bold=True) if i == 0 else text
+    if len(widths) < len(columns):
+        names = ", ".join(texts[0][len(widths) :])
+        yield click.style(f"no room for {names}; choose with --columns, or print --format csv", dim=True)
 
 
 def cell_text(value: Any) -> str:
@@ -134,16 +137,24 @@ def cell_text(value: Any) -> str:
     return one_line(str(value))
 
 
-def _fitting(widths: list[int], is_number: Sequence[bool], limit: int | None) -> list[int]:
-    excess = 0 if limit is None else sum(widths) + len(_GAP) * (len(widths) - 1) - limit
-    while excess > 0:
-        widest = max((i for i, fixed in enumerate(is_number) if not fixed), key=lambda i: widths[i], default=None)
-        if widest is None or widths[widest] <= _LEAST:
-            break
-        others = [w for i, w in enumerate(widths) if i != widest and not is_number[i] and w < widths[widest]]
-        step = min(excess, max(1, widths[widest] - max([_LEAST, *others])))
-        widths[widest] -= step
-        excess -= step
+def _fitting(natural: Sequence[Sequence[int]], is_number: Sequence[bool], limit: int | None) -> list[int]:
+    """Return the widths of the columns that fit, from those of their cells, the head's first."""
+    widths = [max(column) for column in natural]
+    if limit is None:
+        return widths
+    least = [
+        max([_LEAST_HEAD, *column[1:]]) if number else _LEAST for column, number in zip(natural, is_number, strict=True)
+    ]
+    while (excess := sum(widths) + len(_GAP) * (len(widths) - 1) - limit) > 0:
+        shrinkable = [i for i, width in enumerate(widths) if width > least[i]]
+        if not shrinkable:
+            if len(widths) == 1:
+                break
+            widths.pop()
+            continue
+        widest = max(shrinkable, key=lambda i: widths[i])
+        next_widest = max((widths[i] for i in shrinkable if widths[i] < widths[widest]), default=0)
+        widths[widest] -= min(excess, widths[widest] - max(least[widest], min(next_widest, widths[widest] - 1)))
     return widths
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,24 +31,36 @@ class Line:
     high: Sequence[float] = ()
 
 
+def check_picture(picture: str | None) -> None:
+    """See that ``--plot`` can be done, before the work begins.
+
+    Raises:
+        Failure: the name has another ending.
+        MissingPackageError: matplotlib is not installed.
+    """
+    from slime_store.errors import MissingPackageError
+
+    if picture is None:
+        return
+    if Path(picture).suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise Failure(f"--plot {picture}: the name ends with .png, .svg or .pdf", 2)
+    try:
+        importlib.import_module("matplotlib")
+    except ImportError as error:
+        raise MissingPackageError("matplotlib", "plot", str(error)) from error
+
+
 def draw(picture: str, lines: Sequence[Line], *, title: str, x_label: str, y_label: str) -> None:
     """Draw lines into a file, which appears whole or not at all.
 
     Raises:
-        MissingPackageError: matplotlib is not installed.
         ExportError: the file cannot be written.
     """
-    from slime_store.errors import MissingPackageError
+    from matplotlib.figure import Figure
+
     from slime_store.interchange.files import whole_file
 
     path = Path(picture)
-    kind = path.suffix.lower().lstrip(".")
-    if kind not in ("png", "svg", "pdf"):
-        raise Failure(f"--plot {picture}: the name ends with .png, .svg or .pdf", 2)
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingPackageError("matplotlib", "plot", str(error)) from error
     figure: Any = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     for line in lines:
@@ -59,7 +72,7 @@ def draw(picture: str, lines: Sequence[Line], *, title: str, x_label: str, y_lab
     if len(lines) > 1:
         axes.legend()
     with whole_file(path) as file:
-        figure.savefig(file, format=kind, dpi=150)
+        figure.savefig(file, format=path.suffix.lower().lstrip("."), dpi=150)
 
 
 def _literal(text: str) -> str:

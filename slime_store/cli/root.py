@@ -27,7 +27,11 @@ _EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code}  {meaning}" for code, meani
     commands_in={
         "run": "slime_store.cli.run:run",
         "rollout": "slime_store.cli.rollout:rollout",
+        "group": "slime_store.cli.group:group",
         "sample": "slime_store.cli.sample:sample",
+        "prompt": "slime_store.cli.group:prompt",
+        "rewards": "slime_store.cli.rewards:show_rewards",
+        "eval": "slime_store.cli.eval:evaluation",
         "import": "slime_store.cli.importing:import_dumps",
         "export": "slime_store.cli.export:export",
     },

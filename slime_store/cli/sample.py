@@ -50,7 +50,7 @@ def sample() -> None:
 )
 @run_argument
 @filter_options()
-@columns_option
+@columns_option("samples:SAMPLES")
 @limit_option
 @format_option
 @click.pass_obj

@@ -117,6 +117,24 @@ class RunReader:
             rows = RolloutRepository(connection, self._pk).infos(kind, all_attempts=attempts)
         return [rollout_info(row) for row in rows]
 
+    def rollout(
+        self, rollout_id: int, *, kind: Literal["train", "eval"] = "train", attempt: int | None = None
+    ) -> RolloutInfo:
+        """Return what is recorded of one rollout, without its samples.
+
+        Args:
+            rollout_id: which rollout.
+            kind: "train" or "eval".
+            attempt: which recording of it; None: the newest complete one.
+
+        Raises:
+            RolloutNotFoundError: it is not recorded; the error lists the nearest ids that are.
+        """
+        with self._handle.reading() as connection:
+            rollouts = RolloutRepository(connection, self._pk)
+            found = rollouts.find(self.name, kind, rollout_number(rollout_id), attempt_number(attempt))
+            return rollout_info(rollouts.info(found.id))
+
     def info(self) -> RunInfo:
         """Return the run's record."""
         with self._handle.reading() as connection:
