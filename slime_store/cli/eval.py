@@ -68,8 +68,7 @@ def show_evals(
         frame = eval_summary_df(run, where, threshold=threshold, **options)
         chosen = frame if columns is None else eval_summary_df(run, where, threshold=threshold, columns=columns)
     if columns is None:
-        empty = [name for name in chosen if name.startswith("pass_at_") and not ks and chosen[name].isna().all()]
-        chosen = chosen.drop(columns=[*_NEVER, *(empty if form == "table" else [])])
+        chosen = chosen.drop(columns=[*_NEVER, *(_boring(chosen, ks) if form == "table" else [])])
     write_frame(chosen, form, limit)
     parts = {str(name): part for name, part in frame.groupby("dataset", sort=False)}
     for name, part in parts.items():
@@ -184,6 +183,13 @@ def export_evals(
         frame = eval_df(run, where, columns=columns)
     done = export_frame(frame, output_of(out, form), form, csv_safe=csv_safe)
     echo_tables([done])
+
+
+def _boring(frame: Any, ks: tuple[int, ...]) -> list[str]:
+    """Columns that say nothing here: pass@k that cannot be told and was not asked for, and counts that are as usual."""
+    names = [name for name in frame if name.startswith("pass_at_") and not ks and frame[name].isna().all()]
+    names += ["attempt"] if (frame["attempt"] == 1).all() else []
+    return names + (["n_rewards"] if (frame["n_rewards"] == frame["n_samples"]).all() else [])
 
 
 def _line(name: str, part: Any) -> Line:

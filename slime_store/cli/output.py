@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 TABLE_ROWS = 50
 _GAP = "  "
-_LEAST, _LEAST_HEAD = 6, 8  # columns that a cut cell keeps, and the head of numbers
+_LEAST = 6  # columns that a cut cell keeps
 
 format_option = click.option(
     "--format",
@@ -105,23 +106,21 @@ def table_lines(columns: Sequence[str], values: Sequence[Sequence[Any]], width: 
     Args:
         columns: heads of the columns.
         values: the rows.
-        width: columns of the terminal. Where a line does not fit, heads and the widest cells that hold no numbers are
-            cut, and at last columns at the right are left out. None: any.
+        width: columns of the terminal. Where a line does not fit, heads are broken and the widest cells that hold no
+            numbers cut, and at last columns at the right are left out. None: any.
     """
-    texts = [[one_line(name) for name in columns], *[list(map(cell_text, line)) for line in values]]
-    is_number = [any(_is_number(line[i]) for line in values) for i in range(len(columns))]
-    natural = [[width_of(cell) for cell in column] for column in zip(*texts, strict=True)]
-    widths = _fitting(natural, is_number, width)
-    for i, line in enumerate(texts):
-        cells = [
-            pad(cut(cell, width), width, right=right)
-            for cell, width, right in zip(line, widths, is_number, strict=False)
-        ]
-        text = _GAP.join(cells).rstrip()
-        yield click.style(text, bold=True) if i == 0 else text
-    if len(widths) < len(columns):
-        names = ", ".join(texts[0][len(widths) :])
-        yield click.style(f"no room for {names}; choose with --columns, or print --format csv", dim=True)
+    names = [one_line(name) for name in columns]
+    texts = [list(map(cell_text, line)) for line in values]
+    is_number = [any(_is_number(line[i]) for line in values) for i in range(len(names))]
+    cells = [[width_of(line[i]) for line in texts] for i in range(len(names))]
+    widths = _fitting(names, cells, is_number, width)
+    for line in _head(names, widths):
+        yield click.style(_line(line, widths, is_number), bold=True)
+    for line in texts:
+        yield _line(line, widths, is_number)
+    if len(widths) < len(names):
+        left_out = ", ".join(names[len(widths) :])
+        yield click.style(f"no room for {left_out}; choose with --columns, or print --format csv", dim=True)
 
 
 def cell_text(value: Any) -> str:
@@ -137,14 +136,41 @@ def cell_text(value: Any) -> str:
     return one_line(str(value))
 
 
-def _fitting(natural: Sequence[Sequence[int]], is_number: Sequence[bool], limit: int | None) -> list[int]:
-    """Return the widths of the columns that fit, from those of their cells, the head's first."""
-    widths = [max(column) for column in natural]
+def _line(texts: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
+    cells = zip(texts, widths, is_number, strict=False)  # the widths are of the columns that there is room for
+    return _GAP.join(pad(cut(text, width), width, right=right) for text, width, right in cells).rstrip()
+
+
+def _head(names: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
+    """Return the lines of the head: names that do not fit are broken after underscores."""
+    broken = [_broken(name, width) for name, width in zip(names, widths, strict=False)]
+    height = max(map(len, broken), default=0)
+    return [
+        [lines[i - height + len(lines)] if i >= height - len(lines) else "" for lines in broken] for i in range(height)
+    ]
+
+
+def _broken(name: str, width: int) -> list[str]:
+    lines: list[str] = []
+    for part in re.findall("[^_.]*[_.]?", name):
+        if lines and width_of(lines[-1] + part) <= width:
+            lines[-1] += part
+        elif part:
+            lines.append(part)
+    return lines or [""]
+
+
+def _fitting(
+    names: Sequence[str], cells: Sequence[Sequence[int]], is_number: Sequence[bool], limit: int | None
+) -> list[int]:
+    """Return the widths of the columns that there is room for."""
+    widths = [max([width_of(name), *column]) for name, column in zip(names, cells, strict=True)]
     if limit is None:
         return widths
-    least = [
-        max([_LEAST_HEAD, *column[1:]]) if number else _LEAST for column, number in zip(natural, is_number, strict=True)
-    ]
+    least = []
+    for name, column, number in zip(names, cells, is_number, strict=True):
+        word = max(map(width_of, _broken(name, 0)))
+        least.append(max([word, *column]) if number else min(max([word, *column]), max(word, _LEAST)))
     while (excess := sum(widths) + len(_GAP) * (len(widths) - 1) - limit) > 0:
         shrinkable = [i for i, width in enumerate(widths) if width > least[i]]
         if not shrinkable:
