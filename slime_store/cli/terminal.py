@@ -6,8 +6,8 @@ import re
 import shutil
 import sys
 import unicodedata
-
-from wcwidth import wcwidth
+from collections.abc import Callable
+from functools import cache
 
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -74,7 +74,14 @@ def _parts(line: str, width: int) -> list[str]:
 
 
 def _width(character: str) -> int:
-    return max(0, wcwidth(character))
+    return 1 if " " <= character <= "~" else max(0, _wcwidth()(character))
+
+
+@cache
+def _wcwidth() -> Callable[[str], int]:
+    from wcwidth import wcwidth  # its tables take a while to load, and most text needs none of them
+
+    return wcwidth
 
 
 def _symbol(found: re.Match[str]) -> str:
