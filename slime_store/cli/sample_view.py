@@ -48,7 +48,7 @@ def sample_lines(located: LocatedSample, width: int | None, *, tokens: bool = Fa
     known: list[tuple[str, Any]] = [
         ("attempt", f"{place.attempt}, session {place.session}"),
         ("status", f"{status}, not for training" if sample.remove_sample is True else status),
-        ("reward", repr(sample.reward) if isinstance(sample.reward, (float, str)) else inline(sample.reward)),
+        ("reward", inline(sample.reward)),
         ("label", None if sample.label is None else inline(sample.label)),
         ("group", sample.group_index),
         ("index", sample.index),

@@ -56,9 +56,11 @@ def table(columns: Sequence[str], values: Iterable[Sequence[Any]], width: int | 
 
 
 def inline(value: Any) -> str:
-    """Return a value in one line: text as it is, anything else as JSON."""
+    """Return a value in one line: text and numbers as they are, anything else as JSON."""
     from slime_store.interchange.values import json_text
 
+    if isinstance(value, float):
+        return repr(value)
     return one_line(value if isinstance(value, str) else json_text(value))
 
 

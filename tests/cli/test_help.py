@@ -13,7 +13,6 @@ import pytest
 from slime_store.cli.failures import EXIT_CODES
 from slime_store.cli.reference import commands, example_lines, page
 from slime_store.testing import make_train_output
-from tests.cli.conftest import Command
 from tests.cli.filling import fill
 from tests.interchange.archives import dump_of, saved
 from tests.services.commands import invoke
@@ -45,9 +44,7 @@ def test_the_page_on_the_command_line_is_made_from_the_commands() -> None:
 
 
 @pytest.mark.parametrize("line", [line for line in EXAMPLES if not line.startswith("slime-store db ")])
-def test_every_example_runs(
-    line: str, command: Command, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_example_runs(line: str, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     fill(sqlite_url)
     words = shlex.split(line.partition(" | ")[0])[1:]
@@ -56,7 +53,7 @@ def test_every_example_runs(
             words[i] = str(saved(tmp_path / "dumps" / "7.pt", dump_of(make_train_output(1, 1).samples, 7)).parent)
         elif word.endswith(".pt") and words[0] == "import":
             saved(tmp_path / word, dump_of(make_train_output(1, 1).samples, 12))
-    done = command(*words, store=sqlite_url)
+    done = invoke("--store", sqlite_url, *words)
     assert done.exit_code == 0, (done.stdout, done.stderr, done.exception)
 
 
