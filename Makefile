@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | revision MESSAGE="..." | clean
+# make demo | test | lint | bench | bench-full | revision MESSAGE="..." | clean
 # Each makes .venv by itself when it is missing. PYTHON chooses the interpreter, e.g. `make test PYTHON=python3.12`.
 
 PYTHON ?= python3
@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2
 
-.PHONY: demo test lint bench revision clean
+.PHONY: demo test lint bench bench-full revision clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/tiny_grpo.py
@@ -21,7 +21,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed-dev
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --check
+
+bench-full: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks --full --check
 
 # Writes migrations/versions/NNNN_*.py from the difference between the models and the newest revision. Read it, correct
 # it, and add its number to slime_store/schema/revisions.py. A released revision never changes; until the first release,

@@ -1,86 +1,119 @@
-"""``python -m benchmarks [--full]``: slime_store beside slime's own dump, in one run, with ratios.
+"""``python -m benchmarks [--full] [--check]``: slime_store beside the alternatives, in one run, with ratios.
 
-Systems take turns in one process, so that a busy machine slows them alike; figures are medians. PostgreSQL is measured
-when ``SLIME_STORE_BENCH_POSTGRES`` holds the URL of a database for it.
+Systems take turns in one process, durable against durable, so that a busy machine slows them alike; figures are
+medians. Peak memory is measured in child processes. A PostgreSQL server is started for the run where one is installed.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
-import os
-import statistics
+import json
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.systems import BackgroundStore, Store, System, TorchDump
-from benchmarks.workloads import W1, W1_QUICK, text_rollout
+from benchmarks import budgets, report
+from benchmarks.chart import chart
+from benchmarks.measure import Figures, measure, tell
+from benchmarks.memory import measure_memory
+from benchmarks.services import postgres_url
+from benchmarks.systems import SYSTEMS, Place
+from benchmarks.workloads import WORKLOADS
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="the full size of each workload")
-    parser.add_argument("--repeat", type=int, default=5, help="turns of each system (default 5)")
-    options = parser.parse_args()
-    size = W1 if options.full else W1_QUICK
-    output = text_rollout(size)
-    print(f"W1: {size.prompts} prompts x {size.samples_per_prompt} samples, {size.n_tokens:,} tokens")
-    with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as directory:
-        report(measure(systems(Path(directory)), output, options.repeat))
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print, and return the exit code."""
+    options = _options(arguments)
+    machine = report.machine()
+    found: dict[str, Figures] = {}
+    if options.read:
+        known = json.loads(options.read.read_text())
+        machine, found, options.size = known["machine"], known["workloads"], known["size"]
+    else:
+        with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as directory, postgres_url() as url:
+            for name in options.workloads:
+                found[name] = _workload(name, options, Path(directory), url)
+    result = {"machine": machine, "size": options.size, "workloads": found}
+    tell("")
+    print(_text(result, markdown=options.markdown))
+    lines = []
+    if options.check:
+        lines = [*budgets.lines(found, options.size), *budgets.start_lines(), *_w5(options.size)]
+        print("\n" + report.render([budgets.TITLES, *(line.row() for line in lines)], markdown=options.markdown))
+        result["budgets"] = [line.row() for line in lines]
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    if options.chart and found:
+        name = next(iter(found))
+        options.chart.write_text(chart(WORKLOADS[name].describe(options.size), found[name]))
+    return int(options.strict and any(line.met is False for line in lines))
 
 
-def systems(directory: Path) -> list[System]:
-    found: list[System] = [
-        TorchDump(directory),
-        Store("slime_store, SQLite", directory / "store.db"),
-        BackgroundStore("slime_store, SQLite, background", directory / "background.db"),
+def _options(arguments: list[str] | None) -> Any:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--full", dest="size", action="store_const", const="full", default="quick", help="real sizes")
+    parser.add_argument("--tiny", dest="size", action="store_const", const="tiny", help="sizes for tests")
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), metavar="W")
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="NAME")
+    parser.add_argument("--repeat", type=int, help="turns of each system that count")
+    parser.add_argument(
+        "--memory",
+        action=argparse.BooleanOptionalAction,
+        help="peak memory too; by default of the full sizes, and of W3 in any size",
+    )
+    parser.add_argument("--check", action="store_true", help="print each budget and whether it is met")
+    parser.add_argument("--strict", action="store_true", help="with --check: exit code 1 when one is not met")
+    parser.add_argument("--markdown", action="store_true", help="print tables for a document")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing, show the figures of a former run")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw the first workload's figures as SVG")
+    return parser.parse_args(arguments)
+
+
+def _workload(name: str, options: Any, directory: Path, url: str | None) -> Figures:
+    workload = WORKLOADS[name]
+    own = directory / name
+    own.mkdir()
+    place = Place(own, None if url is None else f"{url}&schema={name.lower()}")
+    figures = measure(workload, options.size, place, options.systems, options.repeat)
+    if options.memory or (options.memory is None and (options.size == "full" or name == "W3")):
+        tell(f"{name}, memory")
+        for system, peaks in measure_memory(workload, options.size, place, list(figures)).items():
+            figures[system]["memory"] = peaks
+    return figures
+
+
+def _text(result: dict[str, Any], *, markdown: bool) -> str:
+    machine = result["machine"]
+    packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
+    parts = [
+        f"Python {machine['python']} on {machine['system']}, {machine['processors']} processors, load average "
+        f"{machine['load_average']} at the start; SQLite {machine['sqlite']}, {packages}. Size: {result['size']}.",
+        report.NOTES,
+        report.MEMORY_NOTES,
     ]
-    postgres = os.environ.get("SLIME_STORE_BENCH_POSTGRES")
-    if postgres:
-        found.append(Store("slime_store, PostgreSQL", postgres))
-    return found
+    for name, figures in result["workloads"].items():
+        about = WORKLOADS[name].describe(result["size"])
+        parts.append(f"### {about}" if markdown else about)
+        parts.append(report.render(report.time_table(figures), markdown=markdown))
+        memory = report.memory_table(figures)
+        if memory:
+            parts.append(report.render(memory, markdown=markdown))
+    return "\n\n".join(parts)
 
 
-def measure(systems: list[System], output: Any, repeat: int) -> dict[str, tuple[float, float, int]]:
-    """Return (write seconds, read seconds, bytes) of each system."""
-    turns: dict[str, list[tuple[float, float, int]]] = {system.name: [] for system in systems}
-    for number in range(repeat + 1):
-        for system in systems:
-            write_seconds, n_bytes = timed(lambda: system.write(number, output))  # noqa: B023
-            if isinstance(system, Store):
-                n_bytes = system.settle()
-            read_seconds, _ = timed(lambda: system.read(number))  # noqa: B023
-            if number:  # the first turn warms up
-                turns[system.name].append((write_seconds, read_seconds, n_bytes))
-    return {
-        name: (
-            statistics.median(turn[0] for turn in taken),
-            statistics.median(turn[1] for turn in taken),
-            taken[-1][2],
-        )
-        for name, taken in turns.items()
-    }
-
-
-def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    gc.collect()
-    start = time.perf_counter()
-    result = work()
-    return time.perf_counter() - start, result
-
-
-def report(figures: dict[str, tuple[float, float, int]]) -> None:
-    base = next(iter(figures.values()))
-    print(f"{'system':34} {'write s':>8} {'faster':>7} {'read s':>8} {'faster':>7} {'MB':>7} {'size':>6}")
-    for name, (write_seconds, read_seconds, n_bytes) in figures.items():
-        print(
-            f"{name:34} {write_seconds:8.3f} {base[0] / write_seconds:6.1f}x {read_seconds:8.3f} "
-            f"{base[1] / read_seconds:6.1f}x {n_bytes / 1e6:7.1f} {n_bytes / base[2]:5.2f}x"
-        )
+def _w5(size: str) -> list[budgets.Line]:
+    """Budgets of a store of a thousand rollouts, from ``benchmarks/w5.py``: ``lines(size)`` gives them."""
+    try:
+        from benchmarks import w5
+    except ImportError:
+        return [
+            budgets.Line("W5 reward by weight version", None, 0.5, False, "s"),
+            budgets.Line("W5 a filtered page of samples_df", None, 0.1, False, "s"),
+            budgets.Line("W5 load of one rollout, against a store of one", None, 1.2, False, "x"),
+        ]
+    return list(w5.lines(size))
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -1,12 +1,13 @@
-"""Train a tiny transformer with GRPO, from scratch and on the CPU, and record every sample.
+"""Train a tiny transformer with GRPO, kill it with SIGKILL in the middle of a rollout, and lose nothing.
 
     python examples/tiny_grpo.py
 
-The policy learns to reverse numbers of up to seven digits from a reward alone, in about half a minute.
-The loop is slime's in small: the rollout function generates groups of samples with an inference engine,
-``run.record_train`` makes them durable, the trainer takes a GRPO step, the engine gets the new weights,
-and from time to time held-out prompts are answered and go to ``run.record_eval``. What the store knows
-afterwards is printed, part of it by plain SQL, and compared with copies that were kept aside.
+The policy learns to reverse numbers of up to seven digits from a reward alone, from scratch and on the CPU. The
+loop is slime's in small, and the store is in it as it is in slime: by two flags and a YAML file. Training runs in a
+process of its own, which is killed when the store says that rollouts enough are complete behind the last checkpoint
+and that the next one is half done; and is started again. Beside it, in a third process, the same training runs
+without a store and without a crash. In the end both must have the same weights, bit for bit. What the store knows
+afterwards is printed, part of it by plain SQL, and compared with what the trainer was handed.
 """
 
 from __future__ import annotations
@@ -17,81 +18,51 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import torch
-
-from slime_store import Run, SampleStore
-from tiny import report
+from slime_store import SampleStore
+from tiny import report, verdict
 from tiny.args import Args
-from tiny.control import Control
-from tiny.engine import Engine
-from tiny.progress import Progress
-from tiny.rollout import DataSource, generate_rollout
-from tiny.trainer import Trainer
+from tiny.experiment import SETTINGS, Experiment
 
-QUICK = Args(num_rollout=24, rollout_batch_size=16, eval_interval=8, n_eval_prompts=16, max_difficulty=4)
+QUICK = Args(
+    num_rollout=24, rollout_batch_size=16, eval_interval=8, n_eval_prompts=16, max_difficulty=4, save_interval=6
+)
+FEWEST_STEPS = 12
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Train, report, and return the exit code: 0, or 1 if the store or the learning failed."""
+    """Train, crash, resume, report; return the exit code: 0, or 1 if the store or the learning failed."""
     options = _parser().parse_args(argv)
     args = replace(QUICK if options.quick else Args(), seed=options.seed)
-    args.num_rollout = args.num_rollout if options.steps is None else max(1, options.steps)
+    if options.steps is not None:
+        args.num_rollout = max(FEWEST_STEPS, options.steps)
+        args.save_interval = max(1, args.num_rollout // 6)
     path: Path = options.store
     path.parent.mkdir(parents=True, exist_ok=True)
     bytes_before = report.store_bytes(path)
-
-    torch.set_num_threads(1)  # the matrices are too small to share, and one thread adds up in one order
     with closing(SampleStore.open(path)) as store:
-        run = store.run(_free_name(store), config=args.config())
-        print(f"GRPO from scratch: reverse numbers of 1 to {args.max_difficulty} digits, reward only, no examples.")
-        print(f"Run {run.name!r} goes to {'the existing' if bytes_before else 'the new'} store {path}.\n")
-        control = train(args, run)
+        name = _free_name(store)
+    print(f"GRPO from scratch: reverse numbers of 1 to {args.max_difficulty} digits, reward only, no examples.")
+    print(
+        f"It goes to the {'existing' if bytes_before else 'new'} store, and needs two flags and a YAML file for that:\n"
+    )
+    for line in SETTINGS.format(url=path.resolve(), run=name).splitlines():
+        print(f"    {line}")
+    print(
+        f"\nA checkpoint every {args.save_interval} steps. A second process trains the same, without store or crash.\n"
+    )
 
-    with closing(SampleStore.open(path, read_only=True)) as store:
-        fine = report.print_report(path, bytes_before, store.run(run.name, create=False), control)
-    return 0 if fine else 1
-
-
-def train(args: Args, run: Run) -> Control:
-    """Run the training loop; return copies of what it recorded."""
-    torch.manual_seed(args.seed)
-    data_source, trainer, control = DataSource(args), Trainer(args), Control()
-    args.engine = engine = Engine(args, trainer.policy)
-    if args.start_rollout_id > 0:
-        trainer.load(args.start_rollout_id - 1)
-        data_source.load(args.start_rollout_id - 1)
-    engine.update_weights(trainer.policy)
-
-    def evaluate(rollout_id: int) -> dict[str, float]:
-        output = generate_rollout(args, rollout_id, data_source, evaluation=True)
-        control.keep_eval(rollout_id, output)
-        run.record_eval(rollout_id, output, weight_version=str(engine.weight_version))
-        metrics = output.metrics or {}
-        return {name: metrics[f"{name}/accuracy"] for name in output.data}
-
-    progress = Progress(args.num_rollout)
-    scores = evaluate(0) if args.start_rollout_id == 0 else {}
-    for rollout_id in range(args.start_rollout_id, args.num_rollout):
-        output = generate_rollout(args, rollout_id, data_source)
-        control.keep_train(rollout_id, output)
-        run.record_train(rollout_id, output, state=data_source.state_dict())
-
-        trainer.train(output.samples)
-        if args.save is not None and _is_due(args, rollout_id, args.save_interval):
-            trainer.save(rollout_id)
-            data_source.save(rollout_id)
-        engine.update_weights(trainer.policy)
-
-        if _is_due(args, rollout_id, args.eval_interval):
-            scores = evaluate(rollout_id)
-        metrics = output.metrics or {}
-        progress.show(rollout_id + 1, reward=metrics["reward"], accuracy=metrics["accuracy"], **scores)
-    return control
-
-
-def _is_due(args: Args, rollout_id: int, interval: int) -> bool:
-    return (rollout_id + 1) % interval == 0 or rollout_id + 1 == args.num_rollout
+    with TemporaryDirectory(prefix="tiny_grpo_") as directory:
+        log = Path(directory) / "log"
+        outcome = Experiment(args, path, name, Path(directory)).run()
+        SampleStore.open(path).close()  # the last to close a store folds its write-ahead log in; a kill leaves it
+        with closing(SampleStore.open(path, read_only=True)) as store:
+            run = store.run(name, create=False)
+            rewards = report.print_report(path, bytes_before, run, outcome.copies)
+            crashed = verdict.print_crash(outcome, log)
+            fine = verdict.print_verdict(outcome, run, rewards)
+    return 0 if crashed and fine else 1
 
 
 def _free_name(store: SampleStore) -> str:
@@ -104,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--store", type=Path, default=Path("runs/tiny_grpo.db"), help="database file; a rerun adds a run to it"
     )
-    parser.add_argument("--steps", type=int, help="training steps, one rollout each")
+    parser.add_argument("--steps", type=int, help=f"training steps, one rollout each, at least {FEWEST_STEPS}")
     parser.add_argument("--seed", type=int, default=0, help="of weights, prompts and sampling")
     parser.add_argument("--quick", action="store_true", help="a few seconds, for tests")
     return parser

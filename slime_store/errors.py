@@ -106,6 +106,17 @@ class RolloutExistsError(StoreError):
         )
 
 
+class BatchError(StoreError, ValueError):
+    """A rollout's samples make no batch for training."""
+
+    def __init__(self, rollout: str, sample: int, reason: str) -> None:
+        super().__init__(rollout, sample, reason)
+        self.rollout, self.sample, self.reason = rollout, sample, reason
+
+    def __str__(self) -> str:
+        return f"{self.rollout}, sample {self.sample}: {self.reason}; `load_train` gives the samples as they are"
+
+
 class ReadOnlyStoreError(StoreError):
     """A write was asked of a store that was opened with ``read_only=True``."""
 

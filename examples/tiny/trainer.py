@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -54,21 +54,17 @@ class Trainer:
         steps = [self._step(batch[part]) for part in rows]
         return {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
 
-    def save(self, rollout_id: int) -> None:
-        """Write the checkpoint of this step: weights, optimizer, schedule and random state."""
-        path = self._path(rollout_id)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        state = {
+    def state(self) -> dict[str, Any]:
+        """Return all that decides how training goes on: weights, optimizer, schedule and random state."""
+        return {
             "policy": self.policy.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
             "rng": torch.get_rng_state(),
         }
-        torch.save(state, path)
 
-    def load(self, rollout_id: int) -> None:
-        """Go on behind the checkpoint of this step, bit for bit."""
-        state = torch.load(self._path(rollout_id), weights_only=True)
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on where ``state`` was taken, bit for bit."""
         self.policy.load_state_dict(state["policy"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scheduler.load_state_dict(state["scheduler"])
@@ -123,11 +119,6 @@ class Trainer:
         rewards = torch.tensor([[sample.get_reward_value(self.args) for sample in group] for group in groups])
         centred = rewards - rewards.mean(dim=1, keepdim=True)
         return (centred / (rewards.std(dim=1, keepdim=True) + 1e-6)).flatten()
-
-    def _path(self, rollout_id: int) -> Path:
-        if self.args.save is None:
-            raise ValueError("no checkpoint directory; set args.save")
-        return Path(self.args.save) / f"iter_{rollout_id:07d}.pt"
 
 
 def _mean(values: Tensor, mask: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import marshal
 import struct
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,10 @@ _VERSION = 2  # the last version of marshal that writes floats in binary and no 
 _INT = np.dtype([("tag", "u1"), ("value", "<i4")])
 _FLOAT = np.dtype([("tag", "u1"), ("value", "<f8")])
 _NUMPY = "numpy."
+_SHARED_INTS = 1 << 18
+"""Ints below this are shared by the lists that are read: more than today's vocabularies have tokens."""
+_SHARED_FROM = 256
+"""Shortest list for which the look at its bounds pays."""
 
 
 def list_to_array(values: list[Any]) -> tuple[Array, str] | None:
@@ -84,7 +89,8 @@ def plain_list_to_array(values: list[Any]) -> tuple[Array, str] | None:
 def array_to_list(array: Array, item_type: str) -> list[Any]:
     """Return the list that ``list_to_array`` was given, from its array in any exactly narrowed dtype.
 
-    Costs about 22 ns an element (ints beyond 256, floats): the making of the objects.
+    Costs about 22 ns an element, the making of the objects; 14 ns and 8 bytes for token ids below 2**18, which are
+    made once in a process and shared by all lists; 2 ns for bytes.
 
     Raises:
         BlobCorruptError: an ``item_type`` that is unknown, or an array that cannot be of it.
@@ -95,7 +101,7 @@ def array_to_list(array: Array, item_type: str) -> list[Any]:
     if item_type == "empty" and array.size == 0:
         return []
     if item_type == "int" and kind in "iu":
-        return array.tolist()  # type: ignore[no-any-return]
+        return _to_ints(array)
     if item_type == "float" and kind == "f" and array.dtype.itemsize in (4, 8):
         return array.tolist()  # type: ignore[no-any-return]
     if item_type == "bool" and kind in "bu":
@@ -104,6 +110,21 @@ def array_to_list(array: Array, item_type: str) -> list[Any]:
     if dtype is None or not np.can_cast(array.dtype, dtype, "same_kind"):
         raise BlobCorruptError(f"an array of {array.dtype} for a list of {item_type!r}")
     return list(array.astype(dtype, copy=False))
+
+
+def _to_ints(array: Array) -> list[int]:
+    """Return a list of ints. Equal ints may be one object, as Python's own small ones are: they cannot be changed."""
+    if array.dtype == np.uint8:
+        return list(array.tobytes())
+    if array.size < _SHARED_FROM or int(array.min()) < 0 or int(array.max()) >= _SHARED_INTS:
+        return array.tolist()  # type: ignore[no-any-return]
+    return _shared_ints().take(array, mode="clip").tolist()  # type: ignore[no-any-return]
+
+
+@cache
+def _shared_ints() -> Array:
+    """Return the ints from 0 on as objects: 10 MB, made when the first long list of token ids is read."""
+    return np.arange(_SHARED_INTS).astype(object)
 
 
 def _quick(values: list[Any], layout: np.dtype[Any], tag: bytes, item_type: str) -> tuple[Array, str] | None:

@@ -23,9 +23,9 @@ def schema_change(engine: Engine) -> Iterator[Connection]:
     """Give a connection inside one transaction that nobody else's schema change can overlap.
 
     SQLite: foreign keys are off (set outside the transaction: inside it has no effect), since rebuilding a table would
-    otherwise delete its children; before the commit every reference is checked. A file without any page gets our page
-    size and application id, and a write-ahead log where the file system allows it. PostgreSQL: an advisory lock is
-    held, and the store's schema exists.
+    otherwise delete its children; before the commit every reference is checked. A table can be rebuilt beneath a
+    view. A file without any page gets our page size and application id, and a write-ahead log where the
+    file system allows it. PostgreSQL: an advisory lock is held, and the store's schema exists.
 
     Raises:
         ReadOnlyStoreError: the store was opened with ``read_only=True``.
@@ -52,6 +52,9 @@ def _sqlite(connection: Connection) -> Iterator[Connection]:
     assert driver is not None
     is_new = driver.execute("PRAGMA page_count").fetchone()[0] == 0
     driver.execute("PRAGMA foreign_keys = OFF")
+    driver.execute(
+        "PRAGMA legacy_alter_table = ON"
+    )  # else a view on a dropped table fails the renaming of its successor
     if is_new:
         driver.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     try:
@@ -68,6 +71,7 @@ def _sqlite(connection: Connection) -> Iterator[Connection]:
         if is_new and config.path is not None and not filesystem.is_network(filesystem.filesystem_type(config.path)):
             driver.execute("PRAGMA journal_mode = WAL")
     finally:
+        driver.execute("PRAGMA legacy_alter_table = OFF")
         driver.execute("PRAGMA foreign_keys = ON")
 
 

@@ -32,7 +32,8 @@ class Groups:
     def total(self, values: Array) -> Array:
         """Return the sum of the values that are not NaN; float64."""
         known = ~np.isnan(values)
-        return np.bincount(self.codes[known], weights=values[known], minlength=self.n_groups)
+        total: Array = np.bincount(self.codes[known], weights=values[known], minlength=self.n_groups)
+        return total.astype(np.float64)  # without any rows it is of integers
 
     def mean(self, values: Array) -> Array:
         """Return the mean of the values that are not NaN; NaN without any."""

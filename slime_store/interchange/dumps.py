@@ -94,7 +94,10 @@ def read_dump(
     rollout_id = content.get("rollout_id", number)
     if type(rollout_id) is not int or not -(2**63) <= rollout_id < 2**63:
         raise InvalidDumpError(archive.path, f"its rollout_id is {rollout_id!r}, and its name has no number either")
-    return _Reader(archive.path, kind or named_kind, strict).read(rollout_id, content)
+    try:
+        return _Reader(archive.path, kind or named_kind, strict).read(rollout_id, content)
+    except RecursionError:
+        raise InvalidDumpError(archive.path, "its samples are in lists that nest too deeply") from None
 
 
 class _Reader:

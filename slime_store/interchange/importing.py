@@ -126,6 +126,9 @@ def import_file(
     except StoreError as error:
         reason = error.reason if isinstance(error, InvalidDumpError) else str(error)
         return ImportedFile(name, "failed", chosen, number, reason=reason)
+    except (RecursionError, MemoryError) as error:  # the next file may well be smaller
+        what = "nests too deeply" if isinstance(error, RecursionError) else "needs more memory than there is"
+        return ImportedFile(name, "failed", chosen, number, reason=f"what it holds {what}")
 
 
 def _record(run: Run, name: str, digest: bytes, dump: Dump, strict: bool) -> RolloutInfo:

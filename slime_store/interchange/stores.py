@@ -9,7 +9,7 @@ from slime_store.errors import AlreadyImportedError
 from slime_store.interchange.dumps import Kind
 from slime_store.interchange.reports import ImportedFile
 from slime_store.store import Run, SampleStore
-from slime_store.store.imports import ImportSource, find_import, record_import
+from slime_store.store.imports import ImportSource, find_import, join_session, record_import
 from slime_store.types import RolloutInfo, Sample
 
 _HEADER = b"SQLite format 3\0"
@@ -29,7 +29,8 @@ def is_store(path: Path) -> bool:
 def import_store(run: Run, path: Path, *, strict: bool = False) -> list[ImportedFile]:
     """Record every rollout and attempt of a store file, with the data source's states, each once.
 
-    Of a store with several runs, the run of the same name is taken; if there is none, all of them.
+    Of a store with several runs, the run of the same name is taken; if there is none, all of them. Each rollout goes to
+    the session of the process that recorded it. One that a later session has made anew comes without its state.
 
     Raises:
         SchemaError: the file is no store.
@@ -56,9 +57,10 @@ def _import_one(run: Run, there: Run, info: RolloutInfo, path: Path, strict: boo
         load = there.load_train if kind == "train" else there.load_eval
         output = load(info.rollout_id, attempt=info.attempt, sample_type=Sample)
         state = None
-        if kind == "train":
+        session_pk, is_current = join_session(run, there, info)
+        if kind == "train" and is_current:  # the state of an abandoned way must not be taken for that of the new one
             state = there.recovery.load_state(info.rollout_id, attempt=info.attempt, sample_type=Sample)
-        source = ImportSource(digest, path.name, "given", {})
+        source = ImportSource(digest, path.name, "given", {}, session_pk)
         recorded = record_import(run, info.rollout_id, output, source, state=state, strict=strict)
     except AlreadyImportedError as error:
         return ImportedFile(str(path), "skipped", kind, info.rollout_id, error.attempt, reason=str(error))

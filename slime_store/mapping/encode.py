@@ -77,6 +77,7 @@ class RolloutEncoder:
     def _finish(self, rollout: EncodedRollout, metrics: Any, state: Any) -> EncodedRollout:
         rollout.layouts = list(self._layouts)
         rollout.metrics = self._inline.document(metrics, "metrics")  # listed often: complete without blobs
+        rollout.metric_values = _numbers(metrics)
         if state is not None:
             rollout.state = self._documents.document(state, "state")
         rollout.prompts = self._prompts
@@ -136,10 +137,6 @@ class RolloutEncoder:
         number, reward_type = rewards.reward_columns(reward)
         if not rewards.is_exact_in_columns(reward):
             extra["reward"] = reward
-        entries: dict[tuple[int, str], float | None] = {}
-        if isinstance(reward, dict):
-            for depth, key, value in rewards.numeric_entries(reward):
-                entries.setdefault((depth, key), value)
         mask_sum = lengths.get("mask_sum")
         given = rewards.numeric_value(eval_reward)
         row = (
@@ -178,7 +175,7 @@ class RolloutEncoder:
             columns=row,
             prompt=prompt,
             versions=versions,
-            rewards=entries,
+            rewards=_numbers(reward),
             text=text,
             metadata=document,
             extra=self._documents.attributes(extra, where) if extra else None,
@@ -262,6 +259,15 @@ def as_train(output: Any) -> tuple[Any, Any]:
 def as_eval(output: Any) -> tuple[Any, Any]:
     """Return (data, metrics) of a dataclass or of the bare dict that older functions return."""
     return (output.data, getattr(output, "metrics", None)) if hasattr(output, "data") else (output, None)
+
+
+def _numbers(value: Any) -> dict[tuple[int, str], float | None]:
+    """Return the numeric entries of a dict by (depth, key); of entries that share a key the first one counts."""
+    entries: dict[tuple[int, str], float | None] = {}
+    if isinstance(value, dict):
+        for depth, key, number in rewards.numeric_entries(value):
+            entries.setdefault((depth, key), number)
+    return entries
 
 
 def _shared_group_index(flat: FlatSamples, group: Any) -> int | None:

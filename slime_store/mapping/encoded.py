@@ -87,6 +87,7 @@ class EncodedRollout:
     shape: str
     layouts: list[tuple[str, ...]] = field(default_factory=list)
     metrics: str = "null"
+    metric_values: dict[tuple[int, str], float | None] = field(default_factory=dict)
     state: str | None = None
     samples: list[EncodedSample] = field(default_factory=list)
     groups: list[tuple[Group, int | None]] = field(default_factory=list)

@@ -12,7 +12,7 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,10 +124,35 @@ def to_piece(value: Any, *, copy: bool) -> Piece | None:
     return None
 
 
-def unpack(
-    encoded: EncodedArray, layout: str, first_position: int, positions: frozenset[int] | None = None
-) -> Iterator[tuple[int, Any]]:
-    """Yield (position, value) of a pack's samples, each value independent of the others.
+@dataclass(frozen=True)
+class OpenPack:
+    """A pack's values, decompressed and not yet made into what the samples held.
+
+    Attributes:
+        of: "list", "ndarray" or "tensor".
+        type: element type of lists, dtype of arrays and tensors.
+    """
+
+    of: str
+    type: str
+    _tail: tuple[int, ...]
+    _lengths: list[int | None]
+    _flat: Array
+
+    def arrays(self, first_position: int, positions: Container[int] | None = None) -> Iterator[tuple[int, Array]]:
+        """Yield (position, values) of the samples that have some, each a view of the pack in its narrowed dtype."""
+        width, start = math.prod(self._tail), 0
+        for position, n in enumerate(self._lengths, first_position):
+            if n is None:
+                continue
+            part = self._flat[start : start + n * width]
+            start += n * width
+            if positions is None or position in positions:
+                yield position, part.reshape(n, *self._tail) if self._tail else part
+
+
+def open_pack(encoded: EncodedArray, layout: str) -> OpenPack:
+    """Decompress a pack; releases the GIL for most of its time.
 
     Raises:
         BlobCorruptError: the bytes or the layout are damaged.
@@ -135,29 +160,38 @@ def unpack(
     try:
         body = json.loads(layout)
         of, kind, tail, lengths = body["of"], body["type"], tuple(body["tail"]), body["n"]
-        width = math.prod(tail)
-        total = sum(n for n in lengths if n is not None) * width
+        total = sum(n for n in lengths if n is not None) * math.prod(tail)
     except (ValueError, KeyError, TypeError) as exc:
         raise BlobCorruptError(f"an array pack has the layout {layout[:80]!r}") from exc
-    flat = decode_array(encoded.codec_id, encoded.dtype, (total,), encoded.data)
-    start = 0
-    for position, n in enumerate(lengths, first_position):
-        if n is None:
-            continue
-        part = flat[start : start + n * width]
-        start += n * width
-        if positions is None or position in positions:
-            yield position, _value(of, kind, part, (n, *tail))
+    return OpenPack(of, kind, tail, lengths, decode_array(encoded.codec_id, encoded.dtype, (total,), encoded.data))
 
 
-def _value(of: str, kind: str, part: Array, shape: tuple[int, ...]) -> Any:
+def unpack(
+    encoded: EncodedArray, layout: str, first_position: int, positions: Container[int] | None = None
+) -> Iterator[tuple[int, Any]]:
+    """Yield (position, value) of a pack's samples, each value independent of the others.
+
+    Raises:
+        BlobCorruptError: the bytes or the layout are damaged.
+    """
+    pack = open_pack(encoded, layout)
+    for position, array in pack.arrays(first_position, positions):
+        yield position, piece_value(pack.of, pack.type, array)
+
+
+def piece_value(of: str, kind: str, array: Array) -> Any:
+    """Return the value of a ``Piece``, from its array in any exactly narrowed dtype; independent of the array.
+
+    Raises:
+        BlobCorruptError: the three do not fit each other.
+    """
     if of == "list":
-        return array_to_list(part, kind if len(part) or kind == "empty" else "empty")
+        return array_to_list(array, kind if len(array) or kind == "empty" else "empty")
     if of == "ndarray":
         dtype = DTYPES.get(kind)
         if dtype is None:
             raise BlobCorruptError(f"an array pack of dtype {kind!r}")
-        return part.reshape(shape).astype(dtype)
+        return array.astype(dtype)
     if of == "tensor":
-        return bits_to_tensor(part.reshape(shape), kind, shape)
+        return bits_to_tensor(array, kind, array.shape)
     raise BlobCorruptError(f"an array pack of {of!r}")

@@ -1,5 +1,6 @@
 """The tables: one declarative class each, columns and constraints only."""
 
+from slime_store.models.aggregate import RolloutMetricRow, RolloutWeightVersionRow
 from slime_store.models.base import Base
 from slime_store.models.blob import BlobPartRow, BlobReferenceRow, BlobRow
 from slime_store.models.imported import ImportRow
@@ -25,8 +26,10 @@ __all__ = [
     "EvalDatasetRow",
     "ImportRow",
     "PromptRow",
+    "RolloutMetricRow",
     "RolloutRow",
     "RolloutStateRow",
+    "RolloutWeightVersionRow",
     "RunRow",
     "SampleArrayRow",
     "SampleDocumentRow",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from itertools import islice
 from typing import Any
 
-from slime_store.plugins.frameworks import Framework, load_object
+from slime_store.plugins.frameworks import Framework, load_setting
 from slime_store.plugins.guard import say, warn
 from slime_store.plugins.session import session_of
 from slime_store.plugins.state import capture, restore
@@ -35,16 +36,22 @@ class RecordingDataSource:
         if self._session.settings.mode == "replay":
             say("replaying run %r", self._session.replayed.name)
         else:
-            self._inner = load_object(self._session.data_source_path)(args)
+            for name in ("rollout_function_path", "eval_function_path"):
+                path = getattr(self._session.settings, name)
+                if path is not None:
+                    load_setting(name, path)  # now, and not after the engines have started
+            self._inner = load_setting("data_source_path", self._session.data_source_path)(args)
 
     def get_samples(self, num_samples: int) -> list[list[Any]]:
         """Return ``num_samples`` groups: those that were in flight at a crash first, then the wrapped source's."""
         if self._inner is None:
             return []
         with self._lock:
-            groups = [self._again.popleft() for _ in range(min(num_samples, len(self._again)))]
-            if len(groups) < num_samples:
-                groups += self._inner.get_samples(num_samples - len(groups))
+            again = list(islice(self._again, num_samples))
+            fresh = self._inner.get_samples(num_samples - len(again)) if len(again) < num_samples else []
+            for _ in again:  # not before: the wrapped source may fail
+                self._again.popleft()
+            groups = [*again, *fresh]
             self._session.guard.run("note prompts", lambda: self._session.tracker.handed_out(groups))
         return groups
 
@@ -57,13 +64,21 @@ class RecordingDataSource:
             self._session.guard.run("note returned groups", lambda: self._session.tracker.given_back(samples))
 
     def save(self, rollout_id: int) -> None:
-        """Save the wrapped source's state as it does itself, and note the checkpoint, when its rollout is stored."""
+        """Save the wrapped source's state as it does itself, and note the checkpoint, when its rollout is stored.
+
+        Raises:
+            StoreError: only with ``slime_store_on_error: raise``: something before the checkpoint is not stored.
+        """
         if self._inner is None:
             return
         with self._lock:
             self._inner.save(rollout_id)
         session = self._session
+        if not session.is_used:
+            session.is_used = True  # said once
+            warn("nothing is recorded, since no rollout came through it; set --rollout-function-path to slime_store's")
         session.recorder.flush()  # a checkpoint whose rollout is not stored is no place to resume from
+        session.guard.check()
         session.guard.run("note a checkpoint", lambda: session.run.recovery.record_checkpoint(rollout_id))
 
     def load(self, rollout_id: int | None = None) -> None:

@@ -6,6 +6,9 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
+from slime_store.errors import SettingsError
+from slime_store.plugins.settings import PREFIX
+
 
 @dataclass(frozen=True)
 class Framework:
@@ -75,6 +78,19 @@ def load_object(path: str) -> Any:
     Raises:
         ImportError: the module cannot be imported.
         AttributeError: it has no such name.
+        ValueError: it has no dot.
     """
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(module), name)
+
+
+def load_setting(name: str, path: str) -> Any:
+    """Return what the path in a setting names.
+
+    Raises:
+        SettingsError: it names nothing that can be imported.
+    """
+    try:
+        return load_object(path)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingsError(PREFIX + name, f"{path!r} cannot be loaded ({type(error).__name__}: {error})") from error

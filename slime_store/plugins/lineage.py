@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from slime_store.plugins.stable import stable_text
 from slime_store.plugins.state import dataset_fingerprint
 
 ARGUMENTS = (
@@ -57,4 +58,4 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
-    return repr(value)
+    return stable_text(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slime_store.plugins.guard import say
-from slime_store.plugins.session import PluginSession
+from slime_store.plugins.session import PluginSession, with_counters
 
 
 def replayed_train(session: PluginSession, rollout_id: int) -> Any:
@@ -23,7 +23,7 @@ def replayed_train(session: PluginSession, rollout_id: int) -> Any:
     if run.name != session.settings.run:
         session.guard.run("note a replayed rollout", lambda: _note(session, rollout_id))
     say("rollout %d is replayed from run %r: %d groups", rollout_id, run.name, len(samples))
-    return session.framework.train_output(samples, {**(output.metrics or {}), "store/replayed": 1})
+    return session.framework.train_output(samples, with_counters(output.metrics, {"store/replayed": 1}))
 
 
 def replayed_eval(session: PluginSession, rollout_id: int) -> Any:
@@ -33,7 +33,7 @@ def replayed_eval(session: PluginSession, rollout_id: int) -> Any:
         RolloutNotFoundError: it is not recorded; the error lists the nearest ids.
     """
     output = session.replayed.load_eval(rollout_id, sample_type=session.framework.sample_type)
-    return session.framework.eval_output(output.data, {**(output.metrics or {}), "store/replayed": 1})
+    return session.framework.eval_output(output.data, with_counters(output.metrics, {"store/replayed": 1}))
 
 
 def _note(session: PluginSession, rollout_id: int) -> None:

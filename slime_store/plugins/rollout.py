@@ -12,10 +12,13 @@ from slime_store.plugins.frameworks import Framework, load_object
 from slime_store.plugins.guard import say, warn
 from slime_store.plugins.intercept import activate, intercept
 from slime_store.plugins.replay import replayed_eval, replayed_train
-from slime_store.plugins.session import PluginSession, session_of, timer
+from slime_store.plugins.session import PluginSession, session_of, timer, with_counters
 from slime_store.plugins.state import capture
-from slime_store.store.prepared import prepare_eval, prepare_train
+from slime_store.store.prepared import PreparedRollout, prepare_eval, prepare_train
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, RolloutInfo
+
+_GROUPS = ("state['buffer']", "state['in_flight']")
+"""Samples in a state, in which placeholders are as bearable as in those of a rollout."""
 
 Generate = Callable[[], Any]
 """Calls the wrapped rollout function."""
@@ -49,15 +52,18 @@ def train_rollout(
     """Return a train rollout in the framework's class, with the store's counters among its metrics."""
     if session.settings.mode == "replay":
         return replayed_train(session, rollout_id)
+    session.is_used = True
     if not session.begun:
         session.guard.run("begin a session", lambda: _begin_late(session, rollout_id, source))
     adopted = session.adoptable.pop(rollout_id, None)
     if adopted is not None:
         output = session.guard.run(f"adopt rollout {rollout_id}", lambda: _adopt(session, adopted, source))
         if output is not None:
-            metrics = session.metrics(0.0, adopted=1)
-            return session.framework.train_output(output.samples, {**(output.metrics or {}), **metrics})
-    session.adoptable.clear()  # from here on the run takes its own way
+            metrics = with_counters(output.metrics, session.metrics(0.0, adopted=1))
+            return session.framework.train_output(output.samples, metrics)
+    if adopted is not None or session.adoptable:  # what is recorded came after something else than what comes now
+        session.adoptable.clear()
+        session.tracker.forget_journalled()
     session.has_generated = True
     session.guard.run("note a weight version", lambda: session.note_weight_version(weight_version, rollout_id))
     session.guard.run("follow the groups", lambda: _start_tracking(session, wrapped, rollout_id))
@@ -67,7 +73,7 @@ def train_rollout(
     session.guard.run(f"record rollout {rollout_id}", lambda: _record(session, rollout_id, samples, given, source))
     session.guard.check()
     metrics = session.metrics(timer() - started, served_groups=session.tracker.n_served)
-    return session.framework.train_output(samples, {**(given or {}), **metrics})
+    return session.framework.train_output(samples, with_counters(given, metrics))
 
 
 def eval_rollout(session: PluginSession, rollout_id: int, generate: Generate, weight_version: Any = None) -> Any:
@@ -93,7 +99,7 @@ def eval_rollout(session: PluginSession, rollout_id: int, generate: Generate, we
     if isinstance(last, int) and rollout_id >= last - 1:
         session.recorder.flush()  # nothing may come after it that would give the recording time
     session.guard.check()
-    return session.framework.eval_output(data, {**(given or {}), **session.metrics(timer() - started)})
+    return session.framework.eval_output(data, with_counters(given, session.metrics(timer() - started)))
 
 
 def _begin_late(session: PluginSession, rollout_id: int, source: Any) -> None:
@@ -133,16 +139,26 @@ def _start_tracking(session: PluginSession, wrapped: Any, rollout_id: int) -> No
 
 def _record(session: PluginSession, rollout_id: int, samples: Any, metrics: Any, source: Any) -> None:
     session.tracker.end(samples)
-    state = source.state() if isinstance(source, RecordingDataSource) else capture(source)
+    # without the state it can still be replayed, though not adopted
+    state = session.guard.run(f"take the data source's state after rollout {rollout_id}", lambda: _state_of(source))
     session.flush_journal()  # what is queued of this rollout would come after it is cleared
-    prepared = prepare_train(
-        rollout_id,
-        RolloutFnTrainOutput(samples, metrics),
-        state=state,
-        strict=session.settings.strict,
-        clear_journal=session.tracker.clearing(),
-    )
+    clearing = session.tracker.clearing()
+
+    def prepare(state: Any) -> PreparedRollout:
+        output = RolloutFnTrainOutput(samples, metrics)
+        return prepare_train(rollout_id, output, state=state, strict=session.settings.strict, clear_journal=clearing)
+
+    prepared = prepare(state)
+    lossy = [path for path in prepared.placeholders if path.startswith("state[") and not path.startswith(_GROUPS)]
+    if lossy:
+        prepared, state = prepare(None), None
+    if state is None:
+        session.say_not_resumable(f"it holds {', '.join(lossy)}, which cannot be stored" if lossy else "it shows none")
     session.recorder.put(prepared)
+
+
+def _state_of(source: Any) -> dict[str, Any] | None:
+    return source.state() if isinstance(source, RecordingDataSource) else capture(source)
 
 
 def _keeps_groups_in_flight(wrapped: Any, framework: Framework) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from slime_store.config import StoreConfig
 from slime_store.errors import StoreError
 from slime_store.plugins.frameworks import Framework
-from slime_store.plugins.guard import Guard, say
+from slime_store.plugins.guard import Guard, say, warn
 from slime_store.plugins.lineage import describe_args, lineage_of
 from slime_store.plugins.recorder import Recorder, WeightVersionNote
 from slime_store.plugins.settings import PluginSettings
@@ -36,11 +36,14 @@ class PluginSession:
         self.args = args
         self.guard = Guard(settings.on_error)
         self.spool = Spool(settings)
-        self.recorder = Recorder(lambda: self.run, self.guard, self.spool)
+        self.recorder = Recorder(self._noted_run, self.guard, self.spool)
         self.tracker = GroupTracker(self.guard, carry_over=settings.carry_over)
         self.adoptable: dict[int, RolloutInfo] = {}
         self.begun = False
         self.has_generated = False
+        self.is_used = False
+        self._said_not_resumable = False
+        self._start: dict[str, Any] | None = None
         self._weight_version: str | None = None
         self._stores: list[SampleStore] = []
         self._run: Run | None = None
@@ -52,7 +55,8 @@ class PluginSession:
     @property
     def data_source_path(self) -> str:
         """Path of the data source that is wrapped."""
-        return self.settings.data_source_path or self.framework.data_source_path
+        path = self.settings.data_source_path
+        return self.framework.data_source_path if path is None else path
 
     @property
     def run(self) -> Run:
@@ -127,16 +131,27 @@ class PluginSession:
         lineage = lineage_of(self.args, source, ignore)
         if "data_source_path" not in ignore:
             lineage["data_source_path"] = self.data_source_path
-        self.run.recovery.begin_session(checkpoint_rollout_id=checkpoint_rollout_id, lineage=lineage)
+        self._start = {"checkpoint_rollout_id": checkpoint_rollout_id, "lineage": lineage}
+        self.spool.lineage = lineage
+        run = self.run
+        self.guard.run("note where the session starts", self._noted_run)  # resuming itself only reads
         if self.settings.mode == "resume" and checkpoint_rollout_id is not None and not self.has_generated:
-            self._find_adoptable(checkpoint_rollout_id, lineage)
+            self._find_adoptable(run, checkpoint_rollout_id, lineage)
             self.begun = True
             return True
         self.begun = True
         return False
 
-    def _find_adoptable(self, checkpoint: int, lineage: dict[str, Any]) -> None:
-        point = self.run.resume(
+    def _noted_run(self) -> Run:
+        """Return the run, once it is noted where this session starts: nothing is recorded without its lineage."""
+        run, start = self.run, self._start
+        if start is not None:
+            run.recovery.begin_session(**start)
+            self._start = None
+        return run
+
+    def _find_adoptable(self, run: Run, checkpoint: int, lineage: dict[str, Any]) -> None:
+        point = run.resume(
             checkpoint_rollout_id=checkpoint,
             lineage=lineage,
             max_adopted=self.settings.max_adopted,
@@ -158,6 +173,12 @@ class PluginSession:
         if label is not None and str(label) != self._weight_version:
             self._weight_version = str(label)
             self.recorder.put(WeightVersionNote(str(label), rollout_id))
+
+    def say_not_resumable(self, why: str) -> None:
+        """Warn, once, that rollouts are recorded without the data source's state."""
+        if self.settings.mode == "resume" and not self._said_not_resumable:
+            self._said_not_resumable = True
+            warn("rollouts are recorded, but none can be resumed from without the data source's state: %s", why)
 
     def metrics(self, seconds: float, **counts: float) -> dict[str, float]:
         """Return the counters that appear among the rollout's metrics."""
@@ -184,17 +205,24 @@ class PluginSession:
             store.close()
 
 
+def with_counters(metrics: Any, counters: dict[str, float]) -> Any:
+    """Return a rollout's metrics with the store's counters; metrics that are no dict are the user's own affair."""
+    return {**(metrics or {}), **counters} if metrics is None or isinstance(metrics, dict) else metrics
+
+
 def session_of(args: Any, framework: Framework) -> PluginSession:
     """Return this process's session for the settings in ``args``.
 
     Raises:
-        SettingsError: the settings are wrong; this is never let pass, whatever ``on_error`` says.
+        SettingsError: the settings are wrong, or the store's directory is missing at the first call; this is never let
+            pass, whatever ``on_error`` says.
     """
     settings = PluginSettings.from_args(args)
     key = (os.getpid(), settings.url, settings.run)
     with _lock:
         session = _sessions.get(key)
         if session is None or session.settings != settings:
+            settings.check_place()
             session = _sessions[key] = PluginSession(settings, framework, args)
             say("%s run %r in %s", settings.mode, settings.run, StoreConfig.parse(settings.url).display_url)
     return session

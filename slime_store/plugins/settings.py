@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import difflib
 import os
-from dataclasses import dataclass, fields
+import socket
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from slime_store.codecs.documents import is_clean
 from slime_store.config import StoreConfig
 from slime_store.errors import InvalidUrlError, SettingsError
 
 PREFIX = "slime_store_"
 _MODES = ("record", "resume", "replay")
+PATHS = ("rollout_function_path", "eval_function_path", "data_source_path")
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class PluginSettings:
         replay_groups: replay only this many groups of each rollout, half from its head and half from its tail.
     """
 
-    url: str
+    url: str = field(repr=False)  # it may hold a password
     run: str
     mode: str = "record"
     rollout_function_path: str | None = None
@@ -66,7 +69,7 @@ class PluginSettings:
             for name, value in (vars(args).items() if args is not None else ())
             if name.startswith(PREFIX)
         }
-        known = [field.name for field in fields(cls)]
+        known = [each.name for each in fields(cls)]
         for name in given.keys() - set(known):
             close = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {PREFIX}{close[0]}?" if close else f"; known are {', '.join(known)}"
@@ -77,14 +80,25 @@ class PluginSettings:
                 given[name] = text
         values = {name: value for name, value in given.items() if value is not None}
         for name in ("url", "run"):
-            if not isinstance(values.get(name), str) or not values[name]:
+            if values.get(name) in (None, ""):
                 raise SettingsError(PREFIX + name, "it is missing; put it into the file of --custom-config-path")
-        if isinstance(values.get("lineage_ignore"), (list, str)):
-            ignored = values["lineage_ignore"]
+        ignored = values.get("lineage_ignore")
+        if isinstance(ignored, (list, str)):
             values["lineage_ignore"] = (ignored,) if isinstance(ignored, str) else tuple(ignored)
         settings = cls(**values)
         settings._check()
         return settings
+
+    def check_place(self) -> None:
+        """Refuse an SQLite store whose directory is missing, before training starts: no rollout would be recorded.
+
+        Raises:
+            SettingsError: it is missing.
+        """
+        path = StoreConfig.parse(self.url).path
+        if path is not None and not path.parent.is_dir():
+            why = f"the directory {path.parent} does not exist on {socket.gethostname()}"
+            raise SettingsError(PREFIX + "url", f"{why}; make it, or mount it on every node of the rollout manager")
 
     def _check(self) -> None:
         _one_of("mode", self.mode, _MODES)
@@ -96,6 +110,17 @@ class PluginSettings:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
                 raise SettingsError(PREFIX + name, f"expected a whole number from {least}, got {value!r}")
+        for name in ("url", "run", *PATHS, "spool_dir", "replay_run"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise SettingsError(PREFIX + name, f"expected text, got {value!r}; put it into quotes")
+        for name in ("run", "replay_run"):
+            if not is_clean(getattr(self, name) or ""):
+                raise SettingsError(PREFIX + name, "a run's name is text without NUL and lone surrogates")
+        if not isinstance(self.lineage_ignore, tuple) or not all(isinstance(each, str) for each in self.lineage_ignore):
+            raise SettingsError(
+                PREFIX + "lineage_ignore", f"expected a list of arguments' names, got {self.lineage_ignore!r}"
+            )
         path = self.url.removeprefix("sqlite:///") if self.url.startswith("sqlite:") else self.url
         if "://" not in path and not os.path.isabs(path):
             why = "the rollout manager may land on any node, in any directory"

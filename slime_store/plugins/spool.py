@@ -6,7 +6,7 @@ import os
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slime_store.plugins.guard import log
 from slime_store.plugins.settings import PluginSettings
@@ -25,11 +25,13 @@ class Spool:
 
     def __init__(self, settings: PluginSettings) -> None:
         directory = settings.spool_dir or os.path.join(tempfile.gettempdir(), "slime_store_spool")
-        name = "".join(c if c.isalnum() or c in "-._" else "_" for c in settings.run)
+        name = "".join(c if (c.isascii() and c.isalnum()) or c in "-._" else "_" for c in settings.run)[:100]
         self.path = Path(directory) / f"{name}.{os.getpid()}.db"
         self.n_kept = 0
+        self.lineage: dict[str, Any] | None = None
         self._run = settings.run
         self._store: SampleStore | None = None
+        self._is_noted = False
         self._lock = threading.Lock()
 
     def keep(self, item: Storable) -> None:
@@ -38,7 +40,11 @@ class Spool:
             if self._store is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._store = SampleStore.open(self.path)
-            item.store(self._store.run(self._run))
+            run = self._store.run(self._run)
+            if self.lineage is not None and not self._is_noted:  # decides whether its rollouts may be adopted later
+                run.recovery.begin_session(checkpoint_rollout_id=None, lineage=self.lineage)
+                self._is_noted = True
+            item.store(run)
             self.n_kept += 1
         log.error(
             "slime_store kept %s in %s; take it in with `slime-store --store URL import %s --run %s`",

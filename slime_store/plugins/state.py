@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import operator
+from collections import deque
 from typing import Any
 
 from slime_store.mapping.snapshot import snapshot
+from slime_store.plugins.stable import stable_text
 
 _COUNTERS = ("sample_offset", "epoch_id", "sample_group_index", "sample_index", "metadata")
+_CURSOR = "sample_offset"
 
 
 def capture(source: Any) -> dict[str, Any] | None:
-    """Return the state of a data source, its buffer included; None for a class that shows none.
+    """Return the state of a data source, its buffer included; None for a class that does not show all of it.
 
     A class with ``state_dict`` and ``load_state_dict`` says its state itself; of others, the counters and the buffer of
-    slime's and miles's own data sources are taken, as a snapshot.
+    slime's and miles's own data sources are taken, as a snapshot, if their cursor is among them.
     """
     if hasattr(source, "state_dict") and hasattr(source, "load_state_dict"):
         return {"custom": snapshot(source.state_dict())}
     state = {name: getattr(source, name) for name in _COUNTERS if hasattr(source, name)}
-    if not state:
+    buffer = getattr(source, "buffer", None)
+    if _CURSOR not in state or not isinstance(buffer, (list, deque, type(None))):
         return None
-    if isinstance(getattr(source, "buffer", None), list):
-        state["buffer"] = source.buffer
+    if buffer is not None:
+        state["buffer"] = list(buffer)
     copied: dict[str, Any] = snapshot(state)
     return copied
 
@@ -36,8 +40,9 @@ def restore(source: Any, state: dict[str, Any]) -> None:
     for name in _COUNTERS:
         if name in state:
             setattr(source, name, state[name])
-    if "buffer" in state and isinstance(getattr(source, "buffer", None), list):
-        source.buffer[:] = state["buffer"]
+    if "buffer" in state and isinstance(getattr(source, "buffer", None), (list, deque)):
+        source.buffer.clear()
+        source.buffer.extend(state["buffer"])
     dataset = getattr(source, "dataset", None)
     if dataset is not None and getattr(getattr(source, "args", None), "rollout_shuffle", False):
         dataset.shuffle(source.epoch_id)
@@ -51,7 +56,7 @@ def dataset_fingerprint(source: Any) -> str | None:
         return None
     digest = hashlib.blake2b(str(len(samples)).encode(), digest_size=16)
     for sample in samples[:: max(1, len(samples) // 1000)]:
-        digest.update(repr((sample.prompt, sample.label)).encode("utf-8", "surrogatepass"))
+        digest.update(stable_text((sample.prompt, sample.label)).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from slime_store.mapping.snapshot import snapshot
 from slime_store.plugins.guard import Guard, warn
+from slime_store.plugins.stable import stable_text
 from slime_store.plugins.state import group_index_of, leaves
 from slime_store.store.journal import Journal
 from slime_store.store.recording import JournalClearing
@@ -52,6 +53,8 @@ class GroupTracker:
         self._finished: dict[int, Any] = {}
         self._kept: frozenset[int] = frozenset()
         self._done: set[int] = set()
+        self._served: set[int] = set()
+        self._returned: frozenset[int] = frozenset()
         self._in_flight: dict[int, _Flight] = {}
         self._lock = threading.RLock()
 
@@ -64,6 +67,12 @@ class GroupTracker:
             if index is not None:
                 self._finished[index] = group
         self._kept = frozenset(self._finished)
+
+    def forget_journalled(self) -> None:
+        """Serve none of those groups: the run does not follow the rollouts that they followed."""
+        with self._lock:
+            self._finished.clear()
+            self._kept = frozenset()
 
     def begin(self, rollout_id: int, journal: Journal | None) -> None:
         """A rollout begins: groups that finish from now on belong to it."""
@@ -78,16 +87,19 @@ class GroupTracker:
         """A rollout was returned: its groups are no longer under way; nor are others, unless they carry over."""
         with self._lock:
             self._between = True
+            self._returned = frozenset(index for index in map(group_index_of, samples) if index is not None)
             self._settle(samples)
 
     def clearing(self) -> JournalClearing:
-        """Return which journalled groups the rollout that just ended makes needless."""
-        if not self.carry_over:
-            return JournalClearing(whole=True)
+        """Return what the rollout that just ended has of the journal, and which journalled groups it makes needless."""
         with self._lock:
+            served = self._returned & self._served
+            self._served -= served
+            if not self.carry_over:
+                return JournalClearing(served=served, whole=True)
             done, self._done = frozenset(self._done), set()
             self._kept -= done
-            return JournalClearing(groups=done, keep=self._kept)
+            return JournalClearing(served=served, groups=done, keep=self._kept)
 
     # -- told by the data source -----------------------------------------------------------------------
 
@@ -134,10 +146,10 @@ class GroupTracker:
             return None
         with self._lock:
             stored = self._finished.pop(index, None)
-            wanted = {sample.index for sample in leaves(group)}
-            if stored is None or len(stored) != len(group) or not {s.index for s in leaves(stored)} <= wanted:
+            if stored is None or len(stored) != len(group) or not _answers(stored, group):
                 return None
             self.n_served += 1
+            self._served.add(index)
             if index in self._in_flight:
                 self._in_flight[index].hold(stored)
             return stored
@@ -168,6 +180,18 @@ class GroupTracker:
         if self._between and not self.carry_over and self._may_notice:
             self.carry_over = True
             warn("groups are under way between two rollouts; set slime_store_carry_over: true to lose none in a crash")
+
+
+def _answers(stored: Any, group: Any) -> bool:
+    """Whether a finished group is one of this group's prompt, told by the label: generation may rewrite the prompt.
+
+    A sample that generation made anew may lack the label.
+    """
+    labels = {sample.index: stable_text(sample.label) for sample in leaves(group)}
+    return all(
+        sample.index in labels and (sample.label is None or stable_text(sample.label) == labels[sample.index])
+        for sample in leaves(stored)
+    )
 
 
 def is_finished(group: list[Any]) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select, update
 
 from slime_store.models import (
     AdoptionRow,
     CheckpointRow,
+    ImportRow,
     RolloutRow,
     RolloutStateRow,
     SampleGroupRow,
@@ -64,7 +65,7 @@ class ResumeRepository:
         self._connection.execute(insert(AdoptionRow).values(values))
 
     def complete_after(self, rollout_id: int) -> list[Row[Any]]:
-        """Return the newest complete train rollouts after one, in order.
+        """Return the newest complete train rollouts after one, in order; imported dumps, which have no state, apart.
 
         Columns: pk, rollout_id, attempt, session (ordinal), lineage (document), has_state.
         """
@@ -84,7 +85,8 @@ class ResumeRepository:
                 RolloutRow.kind == "train",
                 RolloutRow.status == "complete",
                 RolloutRow.rollout_id > rollout_id,
-                is_newest_attempt(),
+                ~_is_dump(RolloutRow.id),
+                is_newest_attempt(lambda later: ~_is_dump(later.id)),
             )
             .order_by(RolloutRow.rollout_id)
         )
@@ -138,3 +140,10 @@ class ResumeRepository:
             RolloutRow.run_pk == self._run_pk, RolloutRow.kind == JOURNAL, RolloutRow.rollout_id == rollout_id
         )
         return 1 + (self._connection.execute(last).scalar() or 0)
+
+
+def _is_dump(rollout_pk: Any) -> ColumnElement[bool]:
+    """Condition: a file that says nothing of the data source, imported to be looked at and not to be resumed from."""
+    imported = select(ImportRow.rollout_pk).where(ImportRow.rollout_pk == rollout_pk).exists()
+    with_state = select(RolloutStateRow.rollout_pk).where(RolloutStateRow.rollout_pk == rollout_pk).exists()
+    return and_(imported, ~with_state)

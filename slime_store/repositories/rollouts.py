@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select
@@ -46,8 +46,8 @@ _INFOS: Any = (
 )
 
 
-def is_newest_attempt() -> ColumnElement[bool]:
-    """Condition on ``rollouts``: no later complete attempt of the same rollout."""
+def is_newest_attempt(counts: Callable[[Any], ColumnElement[bool]] | None = None) -> ColumnElement[bool]:
+    """Condition on ``rollouts``: no later complete attempt of the same rollout, of those that count."""
     later = aliased(RolloutRow)
     return ~(
         select(later.id)
@@ -57,6 +57,7 @@ def is_newest_attempt() -> ColumnElement[bool]:
             later.rollout_id == RolloutRow.rollout_id,
             later.attempt > RolloutRow.attempt,
             later.status == "complete",
+            *(() if counts is None else (counts(later),)),
         )
         .exists()
     )

@@ -32,7 +32,19 @@ def paused() -> Iterator[None]:
         with _lock:
             _depth -= 1
             if _depth == 0 and _was_enabled:
+                _age()
                 gc.enable()
+
+
+def _age() -> None:
+    """Count what was made meanwhile as old, so that the next collection of young objects does not walk it.
+
+    Freezing and unfreezing moves every object to the oldest generation without a look at it. Objects that the program
+    itself has frozen, as before a fork, would be unfrozen with them: then everything stays as it is.
+    """
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
+        gc.unfreeze()
 
 
 def _resume_in_child() -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,9 @@ from slime_store.store.sessions import utc_now
 
 _MAX_BATCH = 16
 """Most groups that one transaction takes: one commit costs about as much as writing a few of them."""
+
+_PATIENCE_SECONDS = 1.0
+"""A write that fails after longer than this has waited for a lock or a server: what is queued is given up with it."""
 
 _log = logging.getLogger("slime_store")
 
@@ -38,7 +42,7 @@ class Journal:
         self._run = run
         self._run_pk = run_pk
         self._on_error = on_error or _log_error
-        self._queue: queue.Queue[tuple[int, Any] | None] = queue.Queue()
+        self._queue: queue.Queue[tuple[int, Any] | threading.Event | None] = queue.Queue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -58,9 +62,13 @@ class Journal:
             self._queue.put((rollout_id, taken))
 
     def flush(self) -> None:
-        """Wait until every group given so far is on disk or has failed."""
-        if self._thread is not None and self._pid == os.getpid():
-            self._queue.join()
+        """Wait until every group given so far is on disk or has failed; not for those that come meanwhile."""
+        written = threading.Event()
+        with self._lock:
+            if self._thread is None or self._pid != os.getpid():
+                return
+            self._queue.put(written)
+        written.wait()
 
     def close(self) -> None:
         """Write what is queued and end the thread."""
@@ -79,17 +87,20 @@ class Journal:
                     batch.append(waiting.get_nowait())
                 except queue.Empty:
                     break
-            groups = [item for item in batch if item is not None]
+            groups = [item for item in batch if isinstance(item, tuple)]
+            started = time.monotonic()
             try:
-                if groups:
-                    self._write(groups)
+                if groups and not self._write(groups) and time.monotonic() - started > _PATIENCE_SECONDS:
+                    batch += _emptied(waiting)  # else each batch would wait as long, and ``flush`` for all of them
             finally:
-                for _ in batch:
-                    waiting.task_done()
-            if len(groups) < len(batch):
+                for item in batch:
+                    if isinstance(item, threading.Event):
+                        item.set()
+            if None in batch:
                 return
 
-    def _write(self, groups: list[tuple[int, Any]]) -> None:
+    def _write(self, groups: list[tuple[int, Any]]) -> bool:
+        """Write groups; False when the store could not take them."""
         now, writable = utc_now(), []
         for number, group in groups:
             try:
@@ -99,11 +110,23 @@ class Journal:
             else:
                 writable.append((RecordRequest(self._run, self._run_pk, number, "new_attempt", now), encoded))
         if not writable:
-            return
+            return True
         try:
             write_rollouts(self._handle, writable)
         except Exception as error:  # whatever it is, the thread goes on: ``flush`` waits for it
             self._on_error(error)
+            return False
+        return True
+
+
+def _emptied(waiting: queue.Queue[Any]) -> list[Any]:
+    """Take out of a queue what is in it now."""
+    taken = []
+    while True:
+        try:
+            taken.append(waiting.get_nowait())
+        except queue.Empty:
+            return taken
 
 
 def _log_error(error: Exception) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +15,7 @@ from slime_store.errors import UnsupportedValueError
 from slime_store.mapping.blob_memo import digest_of
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.mapping.packs import Pack
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-_THREADS = min(4, os.cpu_count() or 1)
-_WORTH_THREADS = 256 * 1024
-"""Raw bytes from which handing the work to threads pays; compressors release the GIL."""
+from slime_store.mapping.threads import map_in_threads, threads_for
 
 
 @dataclass
@@ -45,9 +36,9 @@ def prepare(rollout: EncodedRollout, known: Iterable[str], writer: PayloadWriter
         encoded = pack.encode()
         return writer.keep(encoded.codec_id, encoded.dtype, raw_bytes, encoded.data)
 
-    threads = _THREADS if raw >= _WORTH_THREADS else 1
-    packs = _map(pack_payload, rollout.packs, threads)
-    blobs = _map(lambda name: blob_payload(name, rollout.blobs[name], writer), new, threads)
+    threads = threads_for(raw)
+    packs = map_in_threads(pack_payload, rollout.packs, threads)
+    blobs = map_in_threads(lambda name: blob_payload(name, rollout.blobs[name], writer), new, threads)
     return PreparedPayloads(list(zip(rollout.packs, packs, strict=True)), dict(zip(new, blobs, strict=True)))
 
 
@@ -67,40 +58,3 @@ def blob_payload(digest: str, array: np.ndarray[Any, Any], writer: PayloadWriter
     if name is None:  # bytes of a dtype that no codec knows by name
         array, name = array.reshape(-1).view(np.uint8), "uint8"
     return writer.keep(ZSTD.codec_id, name, array.nbytes, ZSTD.encode(array))
-
-
-def _map(work: Callable[[T], R], items: list[T], threads: int) -> list[R]:
-    """Work on each item exactly once, in this thread and up to ``threads - 1`` more; results in the items' order.
-
-    Threads of its own, not an executor: one that cannot start a thread raises, yet keeps the item in its queue.
-    """
-    todo = deque(enumerate(items))
-    results: dict[int, R] = {}
-    errors: list[BaseException] = []
-
-    def work_off() -> None:
-        while True:
-            try:
-                position, item = todo.popleft()
-            except IndexError:
-                return
-            try:
-                results[position] = work(item)
-            except BaseException as error:
-                errors.append(error)
-                todo.clear()
-
-    helpers: list[threading.Thread] = []
-    for _ in range(min(threads, len(items)) - 1):
-        helper = threading.Thread(target=work_off, name="slime_store-payloads")
-        try:
-            helper.start()
-        except RuntimeError:  # no more threads, or the interpreter is shutting down: those that run do it all
-            break
-        helpers.append(helper)
-    work_off()
-    for helper in helpers:
-        helper.join()
-    if errors:
-        raise errors[0]
-    return [results[position] for position in range(len(items))]

@@ -34,6 +34,11 @@ class PreparedRollout:
     def __str__(self) -> str:
         return f"{self._rollout.kind} rollout {self.rollout_id}"
 
+    @property
+    def placeholders(self) -> list[str]:
+        """Paths of the values that stand in for what could not be kept."""
+        return self._rollout.placeholders
+
     def store(self, run: Run) -> RolloutInfo:
         """Store it; may be called again after a failure, also with a run of another store.
 

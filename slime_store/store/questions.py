@@ -53,7 +53,9 @@ class Questions:
             RolloutNotFoundError: it has not; the error lists the nearest ids that it has.
         """
         assert self._run_pk is not None
-        RolloutRepository(self._connection, self._run_pk).find(run, "eval", rollout_id, attempt)
+        rollouts = RolloutRepository(self._connection, self._run_pk)
+        if not any(attempt in (None, number) for _, number in rollouts.attempts("eval", rollout_id)):
+            rollouts.find(run, "eval", rollout_id, attempt)  # raises
 
 
 @contextmanager

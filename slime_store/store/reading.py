@@ -22,6 +22,7 @@ from slime_store.store.infos import (
 from slime_store.store.resume import resume_point
 from slime_store.types import (
     ResumePoint,
+    RolloutBatch,
     RolloutFnEvalOutput,
     RolloutFnTrainOutput,
     RolloutInfo,
@@ -74,6 +75,34 @@ class RunReader:
         return loading.load_eval(
             self._handle, self.name, self._pk, rollout_number(rollout_id), attempt_number(attempt), kind
         )
+
+    def load_batch(self, rollout_id: int, *, attempt: int | None = None, reward_key: str | None = None) -> RolloutBatch:
+        """Return a train rollout as the batch that training reads, without making samples or lists of numbers.
+
+        Every entry is a list with one item for each sample, in the order of a walk of the nested samples. Under the
+        documented names: ``tokens`` (int64 tensors, prompt and response), ``response_length``, ``rewards``,
+        ``loss_mask`` (int32 tensors of response_length; ones where a sample has none, zeros where it is removed from
+        training), ``prompt``, ``response``. Under the names that slime's trainer reads: ``response_lengths``,
+        ``loss_masks``, ``raw_reward`` (from the metadata, where it is there), ``truncated`` (0 or 1),
+        ``sample_indices``, ``rollout_ids``, ``rollout_mask_sums``, and, when a sample has them, ``rollout_log_probs``
+        and ``teacher_log_probs`` (float32 tensors), ``rollout_top_p_token_ids`` and ``rollout_top_p_token_offsets``
+        (int32), ``rollout_routed_experts`` (the recorded dtype), ``multimodal_train_inputs``, ``metadata`` (the
+        samples' ``train_metadata``) and ``round_number``. Rewards are as recorded: normalising them within groups is
+        the trainer's choice.
+
+        Args:
+            rollout_id: which rollout.
+            attempt: which recording of it; None: the newest complete one.
+            reward_key: entry of dict rewards to take.
+
+        Raises:
+            RolloutNotFoundError: it is not recorded; the error lists the nearest ids that are.
+            BatchError: a sample's values make no tensor, its mask is not as long as its response, or its reward has no
+                such entry.
+            BlobCorruptError, BlobMissingError: stored bytes are damaged or gone.
+        """
+        number, which = rollout_number(rollout_id), attempt_number(attempt)
+        return loading.load_batch(self._handle, self.name, self._pk, number, which, reward_key)
 
     def iter_samples(
         self,

@@ -15,6 +15,7 @@ from slime_store.blobs import PayloadWriter
 from slime_store.database import translated
 from slime_store.errors import AlreadyImportedError, RolloutExistsError, StoreError
 from slime_store.mapping.encoded import EncodedRollout
+from slime_store.repositories.aggregates import AggregateRepository
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.repositories.imports import ImportOrigin, ImportRepository
 from slime_store.repositories.locks import lock_shared_content
@@ -35,14 +36,18 @@ OnConflict = Literal["new_attempt", "replace", "error"]
 
 @dataclass(frozen=True)
 class JournalClearing:
-    """Which journalled groups a rollout makes needless, beside those of earlier sessions that nobody keeps.
+    """What a rollout has of the journal, and which journalled groups it makes needless.
+
+    Needless are also those of earlier sessions that nobody keeps.
 
     Attributes:
+        served: group indexes that it has from earlier sessions' journal. Their weight versions stay those sessions'.
         whole: those of its own rollout id and of earlier ones.
         groups: those with these group indexes.
         keep: group indexes that are still wanted of earlier sessions' groups.
     """
 
+    served: frozenset[int] = frozenset()
     whole: bool = False
     groups: frozenset[int] = frozenset()
     keep: frozenset[int] = frozenset()
@@ -60,6 +65,7 @@ class RecordRequest:
     weight_version: str | None = None
     origin: ImportOrigin | None = None
     clear_journal: JournalClearing | None = None
+    session_pk: int | None = None  # of the session that it belongs to; None: this process's
 
 
 def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedRollout) -> RolloutInfo:
@@ -78,7 +84,8 @@ def write_rollouts(handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, 
 
     Compressing happens before the transaction, so that other writers wait only for the inserts.
     """
-    session_pk = handle.sessions.ensure(rollouts[0][0].run_pk, handle.writing)
+    first = rollouts[0][0]
+    session_pk = first.session_pk or handle.sessions.ensure(first.run_pk, handle.writing)
     writer = PayloadWriter(handle.directory)
     infos, files = [], []
     try:
@@ -160,7 +167,7 @@ class _Recording:
             raise RolloutExistsError(request.run, rollout.kind, request.rollout_id)
         attempt = 1 + max((n for _, n in earlier), default=0)
         prompts = PromptRepository(self._connection).ensure(rollout.prompts)
-        versions = self._versions(rollout)
+        versions = _Versions(self._connection, request, self._session_pk, rollout)
         blobs = self._shared_blobs(rollout, prepared, writer)
         n_bytes = _own_bytes(rollout) + sum(payload.n_bytes for _, payload in prepared.packs)
         replaced = [pk for pk, _ in earlier] if request.on_conflict == "replace" else []
@@ -171,7 +178,7 @@ class _Recording:
             rollout_id=request.rollout_id,
             attempt=attempt,
             status="open" if rollout.kind == JOURNAL else "complete",
-            weight_version_pk=versions.get(request.weight_version) if request.weight_version is not None else None,
+            weight_version_pk=versions.of_rollout,
             nesting=rollout.shape,
             layouts=_json(rollout.layouts),
             metrics=rollout.metrics,
@@ -187,7 +194,8 @@ class _Recording:
         if request.origin is not None:
             imports.add(pk, request.origin, utc_now())
         samples = SampleRepository(self._connection, pk)
-        samples.add(rollout, prompts, versions)
+        samples.add(rollout, prompts, versions.of_samples)
+        AggregateRepository(self._connection).add(pk, rollout, versions.of_samples)
         own_blobs = samples.add_arrays(prepared.packs, self._blobs)
         self._blobs.refer(pk, [*own_blobs, *(blob_pk for blob_pk, _ in blobs.values())])
         if replaced:
@@ -210,15 +218,6 @@ class _Recording:
             or (row.session_pk != self._session_pk and row.group_index not in clearing.keep)
         ]
 
-    def _versions(self, rollout: EncodedRollout) -> dict[str, int]:
-        labels = [label for sample in rollout.samples for label, _ in sample.versions]
-        if self._request.weight_version is not None:
-            labels.append(self._request.weight_version)
-        if not labels:
-            return {}
-        repository = WeightVersionRepository(self._connection)
-        return repository.ensure(self._request.run_pk, self._session_pk, labels, utc_now())
-
     def _shared_blobs(
         self, rollout: EncodedRollout, prepared: PreparedPayloads, writer: PayloadWriter
     ) -> dict[str, tuple[int, int]]:
@@ -231,6 +230,48 @@ class _Recording:
         self._blobs.add_shared(new)
         self.files_to_remove += [p.file_name for d, p in prepared.blobs.items() if d in known and p.file_name]
         return self._blobs.known(rollout.blobs)
+
+
+class _Versions:
+    """Keys of the weight versions of one rollout, new ones added.
+
+    Attributes:
+        of_samples: for each sample, keys by label in the session that generated it.
+        of_rollout: key of the version that the rollout was recorded with, or None.
+    """
+
+    def __init__(
+        self, connection: sa.Connection, request: RecordRequest, session_pk: int, rollout: EncodedRollout
+    ) -> None:
+        sessions = [session_pk] * len(rollout.samples)
+        earlier = _earlier_sessions(connection, request, session_pk)
+        for group, index in rollout.groups if earlier else ():
+            if index in earlier:
+                positions = slice(group.first_position, group.first_position + group.n_samples)
+                sessions[positions] = [earlier[index]] * group.n_samples
+        labels: dict[int, list[str]] = {session_pk: []}
+        for session, sample in zip(sessions, rollout.samples, strict=True):
+            labels.setdefault(session, []).extend(label for label, _ in sample.versions)
+        if request.weight_version is not None:
+            labels[session_pk].append(request.weight_version)
+        repository = WeightVersionRepository(connection)
+        keys = {
+            session: repository.ensure(request.run_pk, session, named, utc_now()) if named else {}
+            for session, named in labels.items()
+        }
+        self.of_samples = [keys[session] for session in sessions]
+        self.of_rollout = None if request.weight_version is None else keys[session_pk][request.weight_version]
+
+
+def _earlier_sessions(connection: sa.Connection, request: RecordRequest, session_pk: int) -> dict[int, int]:
+    """Return the session that generated each group that was served from the journal, by group index."""
+    served = request.clear_journal.served if request.clear_journal is not None else frozenset()
+    if not served:
+        return {}
+    rows = ResumeRepository(connection, request.run_pk).journal()
+    return {
+        row.group_index: row.session_pk for row in rows if row.group_index in served and row.session_pk != session_pk
+    }
 
 
 def _json(names: Sequence[Any]) -> str:

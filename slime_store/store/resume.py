@@ -15,7 +15,7 @@ from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.samples import SampleRepository
 from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
-from slime_store.store.infos import decode_inline, rollout_info
+from slime_store.store.infos import decode_inline, encode_inline, rollout_info
 from slime_store.types import ResumePoint
 
 
@@ -92,7 +92,12 @@ def _changed(theirs: str | None, ours: dict[str, Any] | None) -> list[str]:
     if theirs is None or ours is None:
         return []
     other = decode_inline(theirs)
-    return sorted(key for key in ours if key in other and other[key] != ours[key])
+    return sorted(key for key in ours if key in other and not _agree(other[key], ours[key]))
+
+
+def _agree(theirs: Any, ours: Any) -> bool:
+    """Return whether two values are equal; NaN is equal to itself here."""
+    return bool(theirs == ours) or encode_inline(theirs, "lineage") == encode_inline(ours, "lineage")
 
 
 def load_state(

@@ -163,3 +163,22 @@ def test_the_callers_list_is_not_kept() -> None:
     assert converted is not None
     converted[0][0] = 9
     assert values == [1, 2, 3]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"])
+@pytest.mark.parametrize("length", [1, 255, 256, 5000])
+def test_long_lists_of_ints_come_back_as_the_plain_way_makes_them(dtype: str, length: int) -> None:
+    info = np.iinfo(dtype)
+    rng = np.random.default_rng(length)
+    for top in sorted({min(int(info.max), bound) for bound in (1, 2**16, 2**18 - 1, 2**18, 2**31, 2**63)}):
+        array = rng.integers(0, top, length, dtype=dtype, endpoint=True)
+        array[-1] = top
+        for values in (array, array[::-1], np.where(array == top, info.min, array).astype(dtype)):
+            assert_same(array_to_list(values, "int"), values.tolist())
+
+
+def test_lists_that_share_ints_are_independent() -> None:
+    array = np.arange(1000, 3000, dtype=np.uint16)
+    first, second = array_to_list(array, "int"), array_to_list(array, "int")
+    first[0] += 1
+    assert second == array.tolist()

@@ -1,7 +1,8 @@
-"""The example as a user runs it: it records, reads back, checks, and says so with its exit code."""
+"""The example as a user runs it: it records, crashes, resumes, checks, and says so with its exit code."""
 
 from __future__ import annotations
 
+import copy
 import os
 import sqlite3
 import subprocess
@@ -11,20 +12,27 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import tiny_grpo
 from slime_store import Sample, SampleStore
-from slime_store.testing import assert_same
-from tiny.args import Args
+from tests.examples.runs import SMALL, Training
+from tiny import verdict
+from tiny.checkpoints import checkpoint_path, last_checkpoint, load_checkpoint
+from tiny.experiment import Outcome
 from tiny.report import REWARD_BY_WEIGHT_VERSION
 
-SMALL = Args(
-    num_rollout=4, rollout_batch_size=4, n_samples_per_prompt=4, eval_interval=2, n_eval_prompts=8, dataset_size=10
-)
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """A run that was recorded and not killed."""
+    training = Training(tmp_path_factory.mktemp("trained"))
+    training.finish()
+    return training
 
 
 @pytest.mark.slow
-def test_quick_run_from_another_directory_records_verifies_and_learns(tmp_path: Path) -> None:
+def test_quick_run_from_another_directory_is_killed_resumes_and_learns(tmp_path: Path) -> None:
     script = Path(tiny_grpo.__file__)
     done = subprocess.run(
         [sys.executable, script, "--quick"],
@@ -35,77 +43,88 @@ def test_quick_run_from_another_directory_records_verifies_and_learns(tmp_path: 
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert "SIGKILL to training process" in done.stdout
     assert "24 train rollouts and 4 evals load back equal" in done.stdout
+    assert "they are equal, bit for bit" in done.stdout
     assert "the mean reward rose" in done.stdout
     with closing(SampleStore.open(tmp_path / "runs" / "tiny_grpo.db", read_only=True)) as store:
         assert [(info.name, info.n_rollouts) for info in store.runs()] == [("tiny-grpo", 28)]
 
 
-def test_rerun_adds_a_run_to_the_store_and_leaves_the_first_alone(
+def test_rerun_adds_a_run_to_the_store_and_a_reward_that_does_not_rise_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tiny_grpo, "QUICK", SMALL)
     path = tmp_path / "demo.db"
-    for _ in range(2):
-        tiny_grpo.main(["--quick", "--store", str(path)])
-    assert "Run 'tiny-grpo-2' goes to the existing store" in capsys.readouterr().out
+    for lr in (SMALL.lr, 0.0):
+        monkeypatch.setattr(tiny_grpo, "QUICK", replace(SMALL, lr=lr))
+        code = tiny_grpo.main(["--quick", "--store", str(path)])
+    out = capsys.readouterr().out
+    assert code == 1
+    assert "FAILED to rise" in out
+    assert "slime_store_run: tiny-grpo-2" in out
+    assert "8 train rollouts and 3 evals load back equal" in out
     with closing(SampleStore.open(path, read_only=True)) as store:
-        first, second = (store.run(name, create=False) for name in ("tiny-grpo", "tiny-grpo-2"))
-        for rollout_id in range(SMALL.num_rollout):  # the same seed: the same samples
-            assert_same(second.load_train(rollout_id), first.load_train(rollout_id))
-
-
-def test_reward_that_does_not_rise_is_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(tiny_grpo, "QUICK", replace(SMALL, lr=0.0))
-    assert tiny_grpo.main(["--quick", "--store", str(tmp_path / "demo.db")]) == 1
-    assert "FAILED to rise" in capsys.readouterr().out
+        assert [(info.name, info.n_rollouts) for info in store.runs()] == [("tiny-grpo", 11), ("tiny-grpo-2", 11)]
 
 
 def test_a_store_that_lacks_a_rollout_fails_the_check(tmp_path: Path) -> None:
-    with closing(SampleStore.open(tmp_path / "demo.db")) as store:
+    training = Training(tmp_path)
+    training.finish()
+    with closing(SampleStore.open(training.url)) as store:
         run = store.run("demo")
-        control = tiny_grpo.train(replace(SMALL), run)
-        control.assert_loads_back(run)
+        training.copies.assert_loads_back(run)
         run.delete_rollout(2)
         with pytest.raises(AssertionError, match=r"\('train', 2\)"):
-            control.assert_loads_back(run)
+            training.copies.assert_loads_back(run)
 
 
-def test_a_store_that_alters_a_value_fails_the_check(tmp_path: Path) -> None:
-    with closing(SampleStore.open(tmp_path / "demo.db")) as store:
-        run = store.run("demo")
-        control = tiny_grpo.train(replace(SMALL), run)
-        control.train[1].samples[2][3].reward = 2  # an int
-        with pytest.raises(AssertionError):
-            control.assert_loads_back(run)
+def test_a_store_that_alters_a_value_fails_the_check(trained: Training) -> None:
+    copies = copy.deepcopy(trained.copies)
+    copies.train[1].samples[2][3].reward = 2  # an int
+    with closing(SampleStore.open(trained.url, read_only=True)) as store, pytest.raises(AssertionError):
+        copies.assert_loads_back(store.run("demo", create=False))
 
 
-def test_the_printed_sql_says_what_the_samples_say(tmp_path: Path) -> None:
-    path = tmp_path / "demo.db"
-    with closing(SampleStore.open(path)) as store:
-        control = tiny_grpo.train(replace(SMALL), store.run("demo"))
-    with closing(sqlite3.connect(path)) as database:
+@pytest.mark.parametrize("part", ["policy", "optimizer", "scheduler", "rng"])
+def test_a_training_state_that_differs_in_one_bit_fails_the_check(
+    part: str, trained: Training, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = last_checkpoint(trained.args)
+    state = load_checkpoint(trained.args, step)
+    if part == "policy":
+        state["policy"]["norm.bias"].view(torch.int32)[5] ^= 1
+    elif part == "optimizer":
+        state["optimizer"]["state"][0]["exp_avg"].view(torch.int32)[0, 0] ^= 1
+    elif part == "scheduler":
+        state["scheduler"]["last_epoch"] += 1
+    else:
+        state["rng"][100] ^= 1
+    other = replace(trained.args, save=str(tmp_path))
+    torch.save(state, checkpoint_path(other, step))
+
+    with closing(SampleStore.open(trained.url, read_only=True)) as store:
+        run = store.run("demo", create=False)
+        for control, passes in ((trained.args, True), (other, False)):
+            outcome = Outcome(trained.args, control, trained.tally, trained.copies)
+            assert verdict.print_verdict(outcome, run, (0.0, 1.0)) is passes
+            assert ("NOT EQUAL: FAILED" in capsys.readouterr().out) is not passes
+
+
+def test_a_run_that_was_never_killed_fails_the_check(trained: Training, capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = Outcome(trained.args, trained.args, trained.tally, trained.copies)
+    assert not verdict.print_crash(outcome, trained.url)
+    assert "FAILED: the run ended before it could be killed" in capsys.readouterr().out
+
+
+def test_the_printed_sql_says_what_the_samples_say(trained: Training) -> None:
+    with closing(sqlite3.connect(trained.url)) as database:
         rows = database.execute(REWARD_BY_WEIGHT_VERSION, {"run": "demo", "versions_per_bar": 1}).fetchall()
 
     def expected(rollout_id: int) -> tuple[object, ...]:
-        samples = [sample for group in control.train[rollout_id].samples for sample in group]
+        samples = [sample for group in trained.copies.train[rollout_id].samples for sample in group]
         truncated = sum(sample.status is Sample.Status.TRUNCATED for sample in samples) / len(samples)
         reward = sum(sample.get_reward_value(SMALL) for sample in samples) / len(samples)
         return rollout_id + 1, rollout_id + 1, len(samples), pytest.approx(truncated), pytest.approx(reward)
 
     assert rows == [expected(rollout_id) for rollout_id in range(SMALL.num_rollout)]
-
-
-def test_training_resumed_from_a_checkpoint_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    args = replace(SMALL, save=str(tmp_path / "checkpoints"), save_interval=2)
-    with closing(SampleStore.open(tmp_path / "demo.db")) as store:
-        whole = tiny_grpo.train(replace(args), store.run("whole"))
-        resumed = tiny_grpo.train(replace(args, start_rollout_id=2), store.run("resumed"))
-    assert list(resumed.train) == [2, 3]
-    for rollout_id, output in resumed.train.items():
-        for group in output.samples:
-            for sample in group:
-                sample.weight_versions = [str(rollout_id + 1)]  # they start again at 1 in a new process, as in slime
-        assert_same(output, whole.train[rollout_id])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,9 +12,11 @@ import torch
 from slime_store import Sample
 from slime_store.testing import assert_same, same
 from tiny.args import Args
+from tiny.checkpoints import complete_checkpoint, digest, last_checkpoint, load_checkpoint, save_checkpoint
+from tiny.data_source import DataSource
 from tiny.engine import Engine
 from tiny.policy import Policy
-from tiny.rollout import DataSource, generate_groups, generate_rollout
+from tiny.rollout import generate_and_rm_group, generate_rollout
 from tiny.task import make_eval_datasets, make_problem, make_train_dataset, reward_answer
 from tiny.trainer import Trainer
 
@@ -24,6 +28,13 @@ def args() -> Args:
     args = Args(rollout_batch_size=4, n_samples_per_prompt=4, n_eval_prompts=8, dataset_size=10, max_difficulty=5)
     args.engine = Engine(args, Policy(args))
     return args
+
+
+def test_the_yaml_file_adds_settings_as_in_slime(args: Args, tmp_path: Path) -> None:
+    args.custom_config_path = str(tmp_path / "store.yaml")
+    Path(args.custom_config_path).write_text("slime_store_url: /data/a b: c.db\nslime_store_mode: resume\n")
+    args.read_custom_config()
+    assert (args.slime_store_url, args.slime_store_mode) == ("/data/a b: c.db", "resume")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -72,17 +83,16 @@ def test_data_source_goes_on_from_its_state_with_the_groups_given_back(args: Arg
 
 
 def test_a_group_draws_the_same_answers_in_any_company(args: Args) -> None:
-    groups = DataSource(args).get_samples(4)
-    alone = copy.deepcopy(groups[2])
-    generate_groups(args, groups)
-    generate_groups(args, [alone])
-    assert [sample.tokens for sample in alone] == [sample.tokens for sample in groups[2]]
+    alone = DataSource(args).get_samples(4)[2]
+    asyncio.run(generate_and_rm_group(args, alone, {}))
+    assert_same(alone, generate_rollout(args, 0, DataSource(args)).samples[2])  # log-probs too, to the bit
 
 
 def test_finished_groups_pass_through_a_rollout_untouched(args: Args) -> None:
     source = DataSource(args)
     finished = source.get_samples(2)
-    generate_groups(args, finished)
+    for group in finished:
+        asyncio.run(generate_and_rm_group(args, group, {}))
     source.add_samples(copy.deepcopy(finished))
     assert args.engine is not None
     args.engine.update_weights(Policy(args))  # whatever is generated from here on is of other weights
@@ -119,3 +129,22 @@ def test_masked_tokens_do_not_train(args: Args) -> None:
 
     assert same(weights_after(altered), weights_after(groups))
     assert not same(weights_after(groups), weights_after())
+
+
+def test_one_bit_of_one_weight_changes_the_digest(args: Args) -> None:
+    state = Trainer(args).state()
+    before = digest(state)
+    assert digest(copy.deepcopy(state)) == before
+    state["policy"]["norm.bias"].view(torch.int32)[5] ^= 1
+    assert digest(state) != before
+
+
+def test_a_checkpoint_counts_when_it_is_complete(args: Args, tmp_path: Path) -> None:
+    args.save = str(tmp_path)
+    trainer = Trainer(args)
+    assert last_checkpoint(args) == -1
+    save_checkpoint(args, 3, trainer.state())
+    assert last_checkpoint(args) == -1
+    complete_checkpoint(args, 3)
+    assert last_checkpoint(args) == 3
+    assert digest(load_checkpoint(args, 3)) == digest(trainer.state())

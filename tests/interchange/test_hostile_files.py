@@ -22,7 +22,7 @@ import torch
 
 from slime_store.errors import InvalidDumpError, UntrustedPickleError
 from slime_store.interchange import import_path, load_pt, read_dump
-from slime_store.testing import make_train_output
+from slime_store.testing import assert_same, make_train_output
 from slime_store.testing.contract.opening import run_of
 from tests.interchange.archives import dump_of, pickle_in, records_in, saved, write_archive
 from tests.services.commands import invoke
@@ -255,6 +255,27 @@ def test_i1_sharing_and_nesting_without_bounds_are_refused(tmp_path: Path, depth
     for data in (doubled, nested) if depth > 64 else (doubled,):
         with pytest.raises(InvalidDumpError, match=r"more values|too deeply"):
             load_pt(write_archive(tmp_path / "1.pt", PROTO + data + STOP))
+
+
+BOMBS: dict[str, Any] = {
+    "one text in many places": lambda: ["x" * 100_000] * 100_000,
+    "one text in many samples": lambda: [{"response": text} for text in ["x" * 100_000] for _ in range(10_000)],
+    "one array in many places": lambda: [[array] for array in [np.zeros(100_000)] for _ in range(10_000)],
+    "tensors that repeat one element": lambda: [torch.tensor([float(i)]).expand(1 << 27) for i in range(8)],
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_i1_a_small_file_does_not_stand_for_more_than_a_store_holds(name: str, tmp_path: Path) -> None:
+    file = saved(tmp_path / "1.pt", {"samples": BOMBS[name]()})
+    with pytest.raises(InvalidDumpError, match="more values than a file of its size"):
+        load_pt(file)
+
+
+def test_i1_what_a_group_shares_and_a_tensor_repeats_is_no_bomb(tmp_path: Path) -> None:
+    position_ids, image = torch.arange(1000).expand(3, 1000), torch.ones(1000)
+    group = [{"prompt": "x" * 1000, "positions": position_ids, "image": image} for _ in range(64)]
+    assert_same(load_pt(saved(tmp_path / "1.pt", {"samples": group}))["samples"], group)
 
 
 # -- zip files ---------------------------------------------------------------------------------------

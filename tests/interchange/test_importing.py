@@ -207,3 +207,14 @@ def test_a_file_may_be_removed_as_soon_as_it_is_imported(sqlite_url: str, tmp_pa
         import_path(store.run("contract"), file)
         file.unlink()
         assert_same(store.run("contract").load_train(7, sample_type=Sample).samples, output.samples)
+
+
+def test_a_dump_whose_samples_contain_themselves_fails_alone(sqlite_url: str, tmp_path: Path) -> None:
+    samples: list[Any] = []
+    samples.append(samples)
+    torch.save({"rollout_id": 1, "samples": samples}, tmp_path / "1.pt")
+    torch.save({"rollout_id": 2, "samples": [{"prompt": "p", "status": "completed"}]}, tmp_path / "2.pt")
+    with SampleStore.open(sqlite_url) as store:
+        report = import_path(store.run("r"), tmp_path)
+    assert [each.action for each in report.files] == ["failed", "recorded"]
+    assert "nest too deeply" in (report.files[0].reason or "")

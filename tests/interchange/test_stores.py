@@ -6,9 +6,10 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from slime_store import Sample, SampleStore
-from slime_store.interchange import import_path
+from slime_store.interchange import export_run, import_path
 from slime_store.testing import assert_same
 from slime_store.testing.factories import make_eval_output, make_train_output
 from tests.services.commands import invoke
@@ -48,3 +49,66 @@ def test_the_command_takes_spool_files_and_goes_on_after_what_is_none(store_url:
     assert done.exit_code == 1 and "is not a slime_store" in done.stderr and "not a regular file" in done.stderr
     with SampleStore.open(store_url, read_only=True) as store:
         assert [info.rollout_id for info in store.run("r", create=False).rollouts()] == [3]
+
+
+def test_dumps_of_the_same_rollouts_do_not_stand_in_the_way_of_a_restart(store_url: str, tmp_path: Path) -> None:
+    outputs = [make_train_output(1, 2, seed=number) for number in range(3)]
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        for number, output in enumerate(outputs):
+            run.record_train(number, output, state={"sample_offset": number})
+        before = run.resume(checkpoint_rollout_id=0)
+        export_run(run, str(tmp_path / "dumps" / "{rollout_id}.pt"))
+        assert len(import_path(run, tmp_path / "dumps").recorded) == 3
+        after = run.resume(checkpoint_rollout_id=0)
+        assert after == before
+        assert [(info.rollout_id, info.attempt) for info in after.complete] == [(1, 1), (2, 1)]
+        run.record_train(1, outputs[1])  # no dump: what followed the first attempt does not follow this one
+        assert run.resume(checkpoint_rollout_id=0).refused == "rollout 1 was recorded without the data source's state"
+
+
+def _spool(path: Path, rollout_ids: list[int], lineage: dict[str, Any], offset: int = 0) -> None:
+    """A file as the plug-in's spool writes it."""
+    with SampleStore.open(path) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=None, lineage=lineage)
+        for number in rollout_ids:
+            run.record_train(number, make_train_output(1, 2, seed=number), state={"sample_offset": number + offset})
+
+
+def test_spooled_rollouts_are_adopted_where_their_neighbours_are(store_url: str, tmp_path: Path) -> None:
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        run.record_train(0, make_train_output(1, 2), state={"sample_offset": 0})
+        _spool(tmp_path / "spool.db", [1, 2], {"lr": 1})
+        run.record_train(3, make_train_output(1, 2), state={"sample_offset": 3})
+        assert run.resume(lineage={"lr": 1}).next_rollout_id == 1
+        assert len(import_path(run, tmp_path / "spool.db").recorded) == 2
+        point = run.resume(lineage={"lr": 1})
+        assert ([info.rollout_id for info in point.complete], point.refused) == ([0, 1, 2, 3], None)
+        assert {info.session for info in point.complete} == {1}
+
+
+def test_spooled_rollouts_of_another_lineage_are_refused(store_url: str, tmp_path: Path) -> None:
+    _spool(tmp_path / "spool.db", [0, 1], {"lr": 1})  # by a process that never reached the store
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        import_path(run, tmp_path / "spool.db")
+        assert run.resume(lineage={"lr": 2}).refused == "rollout 0 was generated with another lr"
+        assert run.resume(lineage={"lr": 1}).next_rollout_id == 2
+
+
+def test_a_spooled_rollout_that_was_made_anew_since_does_not_move_the_data_source(
+    store_url: str, tmp_path: Path
+) -> None:
+    _spool(tmp_path / "spool.db", [0], {"lr": 1}, offset=100)
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        run.record_train(0, make_train_output(1, 2, seed=9), state={"sample_offset": 1})
+        run.recovery.record_checkpoint(0)
+        for _ in range(2):
+            import_path(run, tmp_path / "spool.db")
+        assert [info.attempt for info in run.rollouts(attempts=True)] == [1, 2]
+        assert run.resume().state == {"sample_offset": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -49,3 +50,22 @@ def test_a_cycle_is_no_obstacle() -> None:
     taken = snapshot([sample])[0]
     assert taken.metadata["me"] is taken.metadata
     assert taken.metadata is not sample.metadata
+
+
+@dataclass
+class _Single:
+    value: int = 1
+
+    def __copy__(self) -> None:
+        raise RuntimeError("there is only one")
+
+
+def test_what_is_too_deep_or_refuses_to_be_copied_is_shared() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"within": deep}
+    single = _Single()
+    taken = snapshot(Sample(metadata={"deep": deep, "single": single, "list": [1]}))
+    assert taken.metadata["deep"] is not deep
+    assert taken.metadata["deep"].keys() == {"within"}
+    assert taken.metadata["single"] is single

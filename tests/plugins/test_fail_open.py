@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,10 @@ from slime_store import SampleStore
 from slime_store.errors import StoreError, StoreFullError
 from slime_store.plugins import session as sessions
 from slime_store.plugins.session import session_of
+from slime_store.repositories.resume import ResumeRepository
 from slime_store.store import journal, prepared
 from slime_store.testing import assert_same
+from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput
 from tests.plugins import given
 from tests.plugins.fake_framework.plugin import FAKE, StoreSource, generate_rollout
 from tests.plugins.given import dataset, group
@@ -161,6 +164,80 @@ def test_a_value_that_cannot_be_stored_becomes_a_placeholder_and_is_reported(arg
         assert store.run("run").load_train(0).samples[0][0].metadata["kept"] == 1
 
 
+@pytest.mark.parametrize("metrics", [[("kept", 1)], (), "none"])
+def test_metrics_that_are_no_dict_are_handed_on_as_they_are(metrics: Any, args: Args) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH)
+    given.will_return(0, RolloutFnTrainOutput([group(0)], metrics))
+    given.will_return(0, RolloutFnEvalOutput({"math": dataset()}, metrics), evaluation=True)
+    source = StoreSource(options)
+    assert generate_rollout(options, 0, source).metrics == metrics
+    assert generate_rollout(options, 0, source, evaluation=True).metrics == metrics
+
+
+class _NoState:
+    """A data source that cannot say its state."""
+
+    def __init__(self, args: Any) -> None:
+        pass
+
+    def state_dict(self) -> Any:
+        raise RuntimeError("not now")
+
+    def load_state_dict(self, state: Any) -> None:
+        pass
+
+
+def test_a_rollout_is_recorded_although_the_data_source_cannot_say_its_state(args: Args, stored: Any) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH, slime_store_data_source_path=f"{__name__}._NoState")
+    given.will_return(0, [group(0)])
+    assert generate_rollout(options, 0, StoreSource(options)).metrics["store/errors"] == 1
+    run = stored()
+    assert_same(run.load_train(0).samples, [group(0)])
+    assert run.resume().refused == "rollout 0 was recorded without the data source's state"
+
+
+def test_a_session_that_cannot_be_noted_resumes_all_the_same(
+    args: Args, monkeypatch: pytest.MonkeyPatch, stored: Any
+) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH)
+    given.will_return(0, [group(0)])
+    given.will_return(1, [group(1)])
+    generate_rollout(options, 0, StoreSource(options))
+    sessions.forget_sessions()
+    with monkeypatch.context() as patch:
+        patch.setattr(ResumeRepository, "describe_session", _full)
+        source = StoreSource(options)
+        source.load(-1)
+        assert generate_rollout(options, 0, source).metrics["store/adopted"] == 1
+    generate_rollout(options, 1, source)
+    run = stored()
+    assert run.resume(lineage={"lr": 2.0}, checkpoint_rollout_id=0).refused == (
+        "rollout 1 was generated with another lr"
+    )
+
+
+def test_a_store_that_makes_everybody_wait_is_waited_for_once_by_the_journal(
+    args: Args, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: Any) -> Any:
+        time.sleep(0.2)
+        raise StoreError("database is locked")
+
+    monkeypatch.setattr(journal, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(journal, "write_rollouts", busy)
+    options = args(rollout_batch_size=96, over_sampling_batch_size=96, n_prompts=100)
+    assert generate_rollout(options, 0, StoreSource(options)).metrics["store/errors"] <= 3  # of six batches
+
+
+def test_a_long_name_of_a_run_makes_a_file_name_that_can_be(args: Args, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH, slime_store_run="运行" * 200)
+    given.will_return(0, [group(0)])
+    monkeypatch.setattr(sessions.PluginSession, "run", property(_full))
+    generate_rollout(options, 0, StoreSource(options))
+    session_of(options, FAKE).flush()
+    assert session_of(options, FAKE).spool.n_kept == 1
+
+
 def test_with_on_error_raise_a_store_that_cannot_be_opened_stops_training(args: Args, tmp_path: Path) -> None:
     (tmp_path / "store.db").write_text("not a database at all, and long enough to be sure of it" * 30)
     options = args(slime_store_rollout_function_path=given.PATH, slime_store_on_error="raise")
@@ -202,3 +279,39 @@ def test_an_error_of_the_rollout_function_is_the_users_own(args: Args) -> None:
     with pytest.raises(KeyError):
         options = args(slime_store_rollout_function_path=given.PATH)
         generate_rollout(options, 99, StoreSource(options))
+
+
+def test_with_on_error_raise_a_checkpoint_of_a_rollout_that_is_not_stored_is_refused(
+    args: Args, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH, slime_store_on_error="raise")
+    source = StoreSource(options)
+    source.load(-1)
+    monkeypatch.setattr(prepared, "write_rollout", _full)
+    given.will_return(0, [group(0)])
+    generate_rollout(options, 0, source)
+    with pytest.raises(StoreFullError):
+        source.save(0)  # perhaps the last call of all
+
+
+def test_a_recorded_rollout_that_cannot_be_read_is_generated_and_nothing_later_is_served(
+    args: Args, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = args(over_sampling_batch_size=5)  # rollout 0 asks for group 4 too
+    source = StoreSource(options)
+    source.load(-1)
+    for number in range(2):
+        generate_rollout(options, number, source)
+    session = session_of(options, FAKE)
+    session.tracker.begin(2, session.journal())
+    session.tracker.finished(group(4), group(4))  # of rollout 1's weights
+    session.flush()
+    sessions.forget_sessions()
+    again = StoreSource(options)
+    again.load(-1)
+    session = session_of(options, FAKE)
+    monkeypatch.setattr(type(session.run), "load_train", _full)
+    for number in range(2):
+        assert generate_rollout(options, number, again).metrics["store/served_groups"] == 0
+    session.flush()
+    assert session.run.resume(sample_type=given.Sample).journalled_groups == []

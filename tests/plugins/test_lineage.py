@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from slime_store import SampleStore
+from slime_store.plugins.state import dataset_fingerprint
 from slime_store.repositories.resume import ResumeRepository
+from slime_store.types import Sample
 from tests.plugins.modes import assert_nothing_is_lost
 from tests.plugins.processes import log_of, run_to_the_end, run_until_crash
+
+ROOT = Path(__file__).parents[2]
 
 CRASH = {"token": 249}
 """Inside rollout 5, with a group finished; the last checkpoint is that of rollout 2."""
@@ -108,3 +117,42 @@ def test_no_more_rollouts_than_allowed_are_adopted(bound: int, tmp_path: Path) -
     assert f"rollout {3 + bound} is more than {bound} rollouts after checkpoint 2" in log_of(tmp_path)
     assert sum(metrics.get("store/adopted", 0) for metrics in ledger.metrics) == bound
     assert [number for number, attempt in _attempts(tmp_path) if attempt == 2] == list(range(3 + bound, 5))
+
+
+class _Tool:
+    """Has the repr that Python gives: with its address."""
+
+
+def _source(image_value: int) -> Any:
+    image = Image.new("RGB", (2, 2), (image_value, 0, 0))
+    prompt = [{"role": "user", "content": [{"type": "image", "image": image}, {"type": "text", "text": "what?"}]}]
+    words = ["a", "b", "c", "d"]
+    samples = [Sample(prompt=prompt, label={"any of": set(words), "tool": _Tool()})]
+    return SimpleNamespace(dataset=SimpleNamespace(origin_samples=samples))
+
+
+def test_the_fingerprint_of_a_dataset_does_not_depend_on_where_its_objects_lie() -> None:
+    first, second = _source(1), _source(1)
+    assert dataset_fingerprint(first) == dataset_fingerprint(second)
+    assert dataset_fingerprint(first) != dataset_fingerprint(_source(2))
+
+
+def test_what_identifies_a_run_is_the_same_in_every_process(tmp_path: Path) -> None:
+    code = (
+        "from argparse import Namespace; from tests.plugins.test_lineage import _source, _Tool\n"
+        "from slime_store.plugins.lineage import lineage_of\n"
+        "print(lineage_of(Namespace(rollout_stop={'x', 'y', 'z'}, custom_rm_path=_Tool()), _source(1)))"
+    )
+    said = set()
+    for seed in ("1", "2", "3"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", code]
+        said.add(subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    assert len(said) == 1
+
+
+def test_an_argument_that_is_not_a_number_is_equal_to_itself(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"settle": True, "gamma": float("nan")}
+    run_until_crash(tmp_path, CRASH, **options)
+    run_to_the_end(tmp_path, **options)
+    assert "rollouts 3 to 4 are recorded" in log_of(tmp_path)

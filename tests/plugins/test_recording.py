@@ -176,3 +176,19 @@ def test_a_group_index_that_is_no_number_is_no_obstacle(args: Args, stored: Stor
     session.tracker.handed_out(samples)
     assert generate_rollout(options, 0, source).metrics["store/errors"] == 0
     assert_same(stored().load_train(0).samples, samples)
+
+
+def test_a_source_whose_rollouts_do_not_come_through_the_plug_in_says_so(
+    args: Args, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH)
+    source = StoreSource(options)
+    source.load(-1)
+    source.save(0)
+    source.save(1)
+    assert caplog.text.count("set --rollout-function-path to slime_store's") == 1
+    caplog.clear()
+    given.will_return(2, [group(2)])
+    generate_rollout(options, 2, source)
+    source.save(2)
+    assert "rollout-function-path" not in caplog.text

@@ -28,6 +28,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a wrong word for errors": ({"slime_store_on_error": "ignore"}, "expected warn, raise, got 'ignore'"),
     "a word for a flag": ({"slime_store_journal": "yes"}, "slime_store_journal: expected true or false, got 'yes'"),
     "a negative bound": ({"slime_store_max_adopted": -1}, "expected a whole number from 0, got -1"),
+    "a number for a run": ({"slime_store_run": 42}, "slime_store_run: expected text, got 42; put it into quotes"),
+    "a run that no store takes": ({"slime_store_run": "a\0b"}, "slime_store_run: a run's name is text without NUL"),
+    "a number for a path": ({"slime_store_data_source_path": 5}, "slime_store_data_source_path: expected text, got 5"),
+    "a number for a directory": ({"slime_store_spool_dir": 5}, "slime_store_spool_dir: expected text, got 5"),
+    "a number for a run to replay": ({"slime_store_replay_run": 5}, "slime_store_replay_run: expected text, got 5"),
+    "no names to ignore": ({"slime_store_lineage_ignore": 5}, "lineage_ignore: expected a list of arguments' names"),
+    "other names to ignore": ({"slime_store_lineage_ignore": [5]}, "lineage_ignore: expected a list of arguments'"),
     "no groups to replay": ({"slime_store_replay_groups": 0}, "expected a whole number from 1, got 0"),
 }
 
@@ -46,6 +53,59 @@ def test_wrong_settings_are_refused_by_name(what: str) -> None:
         StoreDataSource(args)
     with pytest.raises(SettingsError, match=message):
         generate_rollout(args, 0, None)
+
+
+def test_a_store_in_a_directory_that_is_not_there_is_refused_before_anything_is_generated(
+    args: Callable[..., Namespace], tmp_path: Any
+) -> None:
+    from tests.plugins.fake_framework.plugin import StoreSource
+
+    options = args(slime_store_url=str(tmp_path / "not mounted" / "store.db"))
+    with pytest.raises(SettingsError, match=r"slime_store_url: the directory .*not mounted does not exist on .*make"):
+        StoreSource(options)
+    (tmp_path / "not mounted").mkdir()
+    StoreSource(options).load(-1)
+    assert (tmp_path / "not mounted" / "store.db").exists()
+
+
+def test_a_directory_that_goes_away_under_way_stops_nothing(args: Callable[..., Namespace], tmp_path: Any) -> None:
+    from tests.plugins import given
+    from tests.plugins.fake_framework import plugin
+
+    place = tmp_path / "place"
+    place.mkdir()
+    options = args(slime_store_url=str(place / "store.db"), slime_store_rollout_function_path=given.PATH)
+    source = plugin.StoreSource(options)
+    place.rmdir()
+    given.will_return(0, [given.group(0)])
+    assert plugin.generate_rollout(options, 0, source).metrics["store/errors"] > 0
+
+
+@pytest.mark.parametrize("path", ["no.such.module", "slime_store.no_such_name", "nodots", "tests.plugins.given.", ".x"])
+@pytest.mark.parametrize("key", ["data_source_path", "rollout_function_path", "eval_function_path"])
+def test_a_path_to_nothing_is_refused_at_the_start_by_its_key(
+    key: str, path: str, args: Callable[..., Namespace]
+) -> None:
+    from tests.plugins.fake_framework.plugin import StoreSource
+
+    with pytest.raises(SettingsError, match=f"slime_store_{key}: .*{path!r}"):
+        StoreSource(args(**{f"slime_store_{key}": path}))
+
+
+def test_the_password_is_not_in_the_settings_repr() -> None:
+    args = Namespace(**{**GOOD, "slime_store_url": "postgresql+psycopg://me:secret@host/db"})
+    assert "secret" not in repr(PluginSettings.from_args(args))
+
+
+@pytest.mark.parametrize("name", ["rollout_function_path", "eval_function_path", "data_source_path"])
+@pytest.mark.parametrize("path", ["tests.plugins.given.not_there", "not_there.rollout", "rollout", ""])
+def test_a_path_that_leads_nowhere_is_refused_before_anything_is_generated(
+    name: str, path: str, args: Callable[..., Namespace]
+) -> None:
+    from tests.plugins.fake_framework.plugin import StoreSource
+
+    with pytest.raises(SettingsError, match=f"slime_store_{name}: '{path}' cannot be loaded"):
+        StoreSource(args(**{f"slime_store_{name}": path}))
 
 
 def test_the_password_of_a_wrong_address_is_not_repeated() -> None:

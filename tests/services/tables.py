@@ -39,7 +39,8 @@ def tables(url: str) -> list[str]:
     if make_url(url).get_backend_name() == "sqlite":
         query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
     else:
-        query = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'slime_store'"
+        query = "SELECT table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+        query += " AND table_schema = 'slime_store'"
     return sorted(name for (name,) in rows(url, query) if "version_num" not in _columns(url, name))
 
 

@@ -137,7 +137,8 @@ def _side_files(url: str) -> list[Path]:
 def test_k6_deleting_everything_leaves_no_row_and_no_file(store_url: str) -> None:
     with run_of(store_url) as run:
         for rollout_id in (0, 0, 1):
-            run.record_train(rollout_id, _rich_rollout(rollout_id), state={"buffer": [make_sample(0)]})
+            output = RolloutFnTrainOutput(_rich_rollout(rollout_id), {"loss": 0.5})
+            run.record_train(rollout_id, output, state={"buffer": [make_sample(0)]})
         run.record_eval(0, {"d": {"samples": _rich_rollout(), "rewards": [1.0] * 900}}, weight_version="7")
         full = counts(store_url)
         elsewhere = {"adoptions", "checkpoints", "imports"}  # of resuming and importing, which have tests of their own

@@ -48,7 +48,7 @@ def read_archive(archive: TorchArchive, *, trust: bool = False) -> Any:
     try:
         data, let_go = archive.pickle()
         graph = read_graph(data, lambda name: _rule(name) is not None, let_go)
-        return Rebuilder(_rule, tensors.storage_reader(archive), len(data)).rebuild(graph)
+        return Rebuilder(_rule, tensors.storage_reader(archive), archive.size_bytes).rebuild(graph)
     except RefusedName as refused:
         raise UntrustedPickleError(archive.path, refused.name) from None
     except BadPickle as bad:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from slime_store.interchange.restricted.graph import PERSISTENT, Door, Node
@@ -11,8 +12,10 @@ from slime_store.interchange.restricted.rules import Rule, refuse
 
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, bytearray})
 _BUSY: Any = object()
+_TEXTS = frozenset({str, bytes, bytearray})
 _MAX_GROWTH = 100
-"""Values that a byte of pickle may stand for, all told: sharing can make of a kilobyte more than any store holds."""
+"""Values that a byte of the file may stand for, all told, each eight bytes of a text or an array counting as one:
+sharing, and tensors that repeat their elements, can make of a kilobyte more than any store holds."""
 
 
 class Rebuilder:
@@ -21,7 +24,7 @@ class Rebuilder:
     Args:
         rules: by full name.
         storage: makes a record of the archive from the persistent id's parts.
-        n_bytes: size of the pickle.
+        n_bytes: size of the file.
     """
 
     def __init__(self, rules: Callable[[str], Rule | None], storage: Callable[..., Any], n_bytes: int) -> None:
@@ -56,10 +59,10 @@ class Rebuilder:
         if isinstance(value, Door):
             return self._constant(value.path)
         if isinstance(value, Node):
-            return self._remember(value, _BUSY, lambda: self._made(value))
+            return self._remember(value, _BUSY, lambda: self._weighed(value))
         if kind not in (list, dict, tuple, set, frozenset):
             raise BadPickle(f"its pickle makes a {kind.__name__}")
-        self._add(len(value))
+        self._add(len(value) + _weight(value.values() if kind is dict else value))
         if kind is dict:
             return self._remember(value, value, lambda: self._dict(value))
         if _PLAIN.issuperset(map(type, value)):
@@ -110,6 +113,13 @@ class Rebuilder:
             refuse(f"{path} where a value belongs")
         return rule.constant
 
+    def _weighed(self, node: Node) -> Any:
+        made = self._made(node)
+        if hasattr(type(made), "nbytes"):  # an array or a tensor
+            with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse tensors have none
+                self._add(made.nbytes // 8)
+        return made
+
     def _made(self, node: Node) -> Any:
         rule = self._storage if node.name == PERSISTENT else self._rules(node.name)
         if rule is None or rule.make is None:
@@ -141,3 +151,10 @@ class Rebuilder:
 
     def _pairs(self, raw: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         return [(self._key(key), self._value(item)) for key, item in raw]
+
+
+def _weight(items: Collection[Any]) -> int:
+    """Return what the texts among some items count."""
+    if _TEXTS.isdisjoint(map(type, items)):
+        return 0
+    return sum(len(each) for each in items if type(each) in _TEXTS) // 8

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from slime_store.store.payloads import _map
+from slime_store.mapping.threads import map_in_threads
 
 
 class Work:
@@ -39,14 +39,14 @@ def test_each_item_is_worked_on_once_though_threads_cannot_be_started(
 
     monkeypatch.setattr(threading.Thread, "start", start_a_few)
     work = Work()
-    assert _map(work, list(range(100)), 4) == [item * item for item in range(100)]
+    assert map_in_threads(work, list(range(100)), 4) == [item * item for item in range(100)]
     assert set(work.times.values()) == {1} and len(work.times) == 100
     assert len(work.threads) == n_started + 1
 
 
 @pytest.mark.parametrize("n_items", [0, 1, 2])
 def test_few_items_need_few_threads(n_items: int) -> None:
-    assert _map(Work(), list(range(n_items)), 4) == [item * item for item in range(n_items)]
+    assert map_in_threads(Work(), list(range(n_items)), 4) == [item * item for item in range(n_items)]
 
 
 @pytest.fixture
@@ -69,5 +69,5 @@ def test_an_error_is_raised_as_it_is_and_ends_the_work(error: type[Exception]) -
         return item
 
     with pytest.raises(error, match="item 3"):
-        _map(work, list(range(1000)), 4)
+        map_in_threads(work, list(range(1000)), 4)
     assert len(seen) < 100

@@ -1,0 +1,90 @@
+"""Array packs straight to tensors, in the dtypes that training reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from slime_store.codecs.base import Array
+from slime_store.errors import BatchError
+from slime_store.mapping.decode import StoredSamples
+from slime_store.mapping.packs import OpenPack, open_pack, piece_value
+from slime_store.mapping.threads import map_in_threads, threads_for
+
+if TYPE_CHECKING:
+    import torch
+
+BATCH_DTYPES: dict[str, np.dtype[Any] | None] = {
+    "tokens": np.dtype("int64"),
+    "loss_mask": np.dtype("int32"),
+    "rollout_log_probs": np.dtype("float32"),
+    "teacher_log_probs": np.dtype("float32"),
+    "rollout_top_p_token_ids": np.dtype("int32"),
+    "rollout_top_p_token_offsets": np.dtype("int32"),
+    "rollout_routed_experts": None,
+}
+"""What slime's trainer moves to the GPU, by field; None: the dtype that was recorded."""
+
+
+def batch_tensors(
+    stored: StoredSamples, exact: Mapping[int, Mapping[str, Any]], where: str
+) -> dict[str, list[torch.Tensor | None]]:
+    """Return, by field of ``BATCH_DTYPES``, one tensor for each sample in order; None where it has no value.
+
+    Each tensor has memory of its own, so that a part of the batch can be sent to another process alone.
+
+    Args:
+        stored: the rows.
+        exact: values from the ``extra`` documents, by the sample's number in the batch; they win.
+        where: names the rollout in errors.
+
+    Raises:
+        BatchError: a value makes no tensor.
+        BlobCorruptError: stored bytes are damaged.
+    """
+    numbers = {row["position"]: i for i, row in enumerate(stored.columns)}
+    columns: dict[str, list[Any]] = {name: [None] * len(numbers) for name in BATCH_DTYPES}
+    packs = [pack for pack in stored.packs if pack.field in columns]
+    n_bytes = sum(len(pack.encoded.data) for pack in packs)
+    opened = map_in_threads(lambda pack: open_pack(pack.encoded, pack.layout), packs, threads_for(n_bytes))
+    for stored_pack, pack in zip(packs, opened, strict=True):
+        column, dtype = columns[stored_pack.field], BATCH_DTYPES[stored_pack.field]
+        for position, array in pack.arrays(stored_pack.first_position, numbers):
+            column[numbers[position]] = _pack_tensor(pack, array, dtype)
+    for i, values in exact.items():
+        for name, dtype in BATCH_DTYPES.items():
+            if values.get(name) is not None:
+                columns[name][i] = _exact_tensor(values[name], dtype, where, i, name)
+    return columns
+
+
+def empty_tensor(name: str) -> torch.Tensor:
+    """Return the field's tensor of a sample without any values."""
+    import torch
+
+    dtype = BATCH_DTYPES[name]
+    return torch.empty(0, dtype=None if dtype is None else getattr(torch, dtype.name))
+
+
+def _pack_tensor(pack: OpenPack, array: Array, dtype: np.dtype[Any] | None) -> torch.Tensor:
+    import torch
+
+    if pack.of == "tensor" and (dtype is None or array.dtype.kind == "u"):
+        tensor: torch.Tensor = piece_value(pack.of, pack.type, array)  # its bits: numpy may not have the dtype
+        return tensor if dtype is None else tensor.to(getattr(torch, dtype.name))
+    if dtype is None:
+        return torch.as_tensor(piece_value(pack.of, pack.type, array))
+    with np.errstate(over="ignore"):  # as in torch, a float64 beyond float32 becomes infinite
+        return torch.from_numpy(array.astype(dtype))
+
+
+def _exact_tensor(value: Any, dtype: np.dtype[Any] | None, where: str, i: int, name: str) -> torch.Tensor:
+    import torch
+
+    try:
+        tensor = torch.as_tensor(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise BatchError(where, i, f"{name} makes no tensor ({error})") from None
+    return tensor.clone() if dtype is None else tensor.to(getattr(torch, dtype.name), copy=True)
