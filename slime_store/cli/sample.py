@@ -46,16 +46,26 @@ def sample() -> None:
         "sample list qwen3-4b-dapo --rollout-ids 40 --status truncated",
         "sample list qwen3-4b-dapo --reward-min 1 --metadata source=aime --columns rollout_id,position,reward,response",
         "sample list qwen3-4b-dapo --kind eval --format csv --columns dataset,reward,metadata.difficulty",
+        "sample list qwen3-4b-dapo --sort response_length --desc --limit 10",
     ),
 )
 @run_argument
 @filter_options()
+@click.option("--sort", metavar="COLUMN", help="Sort by this column, the lowest first; reads all that are found.")
+@click.option("--desc", is_flag=True, help="With --sort: the highest first.")
 @columns_option("samples:SAMPLES")
 @limit_option
 @format_option
 @click.pass_obj
 def list_samples(
-    opener: StoreOpener, run_name: str, where: SampleFilter, columns: list[str] | None, limit: int | None, form: str
+    opener: StoreOpener,
+    run_name: str,
+    where: SampleFilter,
+    sort: str | None,
+    desc: bool,
+    columns: list[str] | None,
+    limit: int | None,
+    form: str,
 ) -> None:
     """List the samples of RUN that meet every condition: training before evals, by rollout, in their order.
 
@@ -65,9 +75,16 @@ def list_samples(
     from slime_store.store.located import count_samples
 
     most = row_limit(limit, form)
+    names = list(columns or _COLUMNS)
+    if sort is not None and sort not in names:
+        raise click.UsageError(f"--sort {sort}: it is not among the columns, which are {', '.join(names)}")
+    n_more = 0
     with opener.reading_run(run_name) as run:
-        frame = samples_df(run, where, columns=columns or _COLUMNS, limit=most)
-        n_more = count_samples(run, where) - len(frame) if most is not None and len(frame) >= most else 0
+        frame = samples_df(run, where, columns=names, limit=None if sort else most)
+        if sort is None and most is not None and len(frame) >= most:
+            n_more = count_samples(run, where) - len(frame)
+    if sort is not None:
+        frame = frame.sort_values(sort, ascending=not desc, kind="stable")
     if columns is None and form == "table":
         frame = frame.drop(columns=[name for name in ("dataset", "group_index") if frame[name].isna().all()])
     write_frame(frame, form, limit, n_more)
