@@ -64,7 +64,7 @@ class SampleNotFoundError(StoreError, LookupError):
         self.position, self.n_samples = position, n_samples
 
     def __str__(self) -> str:
-        held = f"its {self.n_samples} samples are 0 to {self.n_samples - 1}" if self.n_samples else "it has no samples"
+        held = f"they are 0 to {self.n_samples - 1}" if self.n_samples else "it has none"
         return f"{self.kind} rollout {self.rollout_id} of run {self.run!r} has no sample {self.position}; {held}"
 
 

@@ -201,7 +201,7 @@ def test_samples_with_odd_values_are_shown_all_the_same(command: Command, store_
 
 def test_what_is_not_there_is_told_in_one_line(command: Command, filled: str) -> None:
     for words, text in (
-        (["r", "2", "8"], "its 8 samples are 0 to 7; see `slime-store sample list r --kind train --rollout-ids 2`"),
+        (["r", "2", "8"], "they are 0 to 7; see `slime-store sample list r --kind train --rollout-ids 2`"),
         (["r", "9", "0"], "see `slime-store rollout list r --kind train`"),
         (["nobody", "9", "0"], "see `slime-store run list`"),
     ):

@@ -265,3 +265,10 @@ def test_every_attribute_of_slime_and_miles_has_a_column() -> None:
 
     left = {"adapter", "reward_spec", "routing_key"}  # of miles, in `extra`
     assert {column.attribute for column in SAMPLE} - {None} == set(FIELDS) - left
+
+
+def test_the_page_on_files_lists_every_column() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "interchange.md").read_text("utf-8")
+    for column in (*PLACE, *SAMPLE):
+        assert column.meaning
+        assert f"| `{column.name}` | {column.type} | {column.meaning} | {column.when} |\n" in page
