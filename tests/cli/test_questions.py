@@ -9,7 +9,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from slime_store import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample
 from slime_store.testing import make_sample
@@ -177,6 +179,22 @@ def test_a_rollout_is_shown(command: Command, filled: str) -> None:
     assert "3 prompts, 3 with equal rewards" in evaluation and "maths" in evaluation
     assert command("rollout", "show", "r", "9").exit_code == 3
     assert command("rollout", "show", "r", "1", "--attempt", "2").exit_code == 3
+
+
+def test_l7_metrics_that_are_no_numbers_are_shown_and_numbers_are_columns(command: Command, store_url: str) -> None:
+    metrics = {"a": torch.tensor(1.0), "b": np.float32(2), "c": [1, 2], "d": "x\n\x1b", "e": True, "f": math.nan}
+    with run_of(store_url, "r") as run:
+        run.record_train(0, RolloutFnTrainOutput([[Sample()]], metrics))
+        run.record_train(1, RolloutFnTrainOutput([[Sample()]], None))
+    text = command("rollout", "show", "r", "0").stdout
+    for line in ("  a: 1.0\n", "  b: 2.0\n", "  c: [1,2]\n", "  d: x \u241b\n", "  e: true\n", "  f: nan\n"):
+        assert line in text, line
+    assert "metrics" not in command("rollout", "show", "r", "1").stdout
+    columns = "rollout_id,metrics.a,metrics.b,metrics.c,metrics.d,metrics.e"
+    rows = rows_of(command, "rollout", "list", "r", "--columns", columns)
+    assert list(rows[0].values()) == [0, 1.0, 2.0, None, None, 1.0]
+    assert set(rows[1].values()) == {1, None}
+    assert json.loads(command("rollout", "show", "r", "0", "--format", "json").stdout)["metrics"]["f"] == "nan"
 
 
 def test_rollouts_are_listed_with_their_metrics(command: Command, filled: str) -> None:

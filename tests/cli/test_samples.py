@@ -119,6 +119,27 @@ def test_filters_find_what_they_should(command: Command, filled: str) -> None:
     assert {row["status"] for row in rows_of(command, "--status", "truncated")} == {"truncated"}
 
 
+def test_a4_the_text_behind_a_nul_is_found(command: Command, store_url: str) -> None:
+    samples = [
+        Sample(index=0, response="ok\x00tail", prompt="p\x00head"),
+        Sample(index=1, response="50% _done_"),
+        Sample(index=2, prompt=[{"role": "user", "content": "in a chat\x00 as well"}]),
+    ]
+    with run_of(store_url, "r") as run:
+        run.record_train(0, RolloutFnTrainOutput([samples]))
+    for text, found in (("tail", [0]), ("head", [0]), ("0% _d", [1]), ("as well", [2]), ("TAIL", []), ("user", [2])):
+        assert [row["index"] for row in rows_of(command, "--text", text)] == found, text
+
+
+def test_sorting(command: Command, filled: str) -> None:
+    rows = rows_of(command, "--sort", "index", "--desc", "--limit", "2", "--kind", "train")
+    assert [row["index"] for row in rows] == [15, 14]
+    table = command("sample", "list", "r", "--sort", "reward", "--limit", "5")
+    assert table.stderr == "21 more; --limit 0 shows all\n"
+    wrong = command("sample", "list", "r", "--sort", "prompt")
+    assert wrong.exit_code == 2 and "not among the columns" in wrong.stderr
+
+
 def chat_sample() -> Sample:
     content = [{"type": "image"}, {"type": "text", "text": "What is on it?\x1b[2J"}]
     sample = Sample(

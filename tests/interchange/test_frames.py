@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from slime_store import RolloutFnTrainOutput, Sample, SampleFilter
+from slime_store.dataframes import samples_df
 from slime_store.errors import ExportError
 from slime_store.interchange import export_frame
+from slime_store.testing.contract.opening import run_of
 
 
 @pytest.fixture
@@ -25,6 +29,32 @@ def frame() -> pd.DataFrame:
             "at": pd.to_datetime(["2026-01-02T03:04:05Z", None, "2026-01-02T03:04:06.5Z"], format="ISO8601"),
         }
     )
+
+
+def test_l2_frames_of_mixed_values_go_into_every_format(store_url: str, tmp_path: Path) -> None:
+    samples = [
+        Sample(index=0, reward=1.0, label=42, metadata={"k": 1}),  # type: ignore[arg-type]
+        Sample(index=1, reward=None, label="a", metadata={"k": "text"}),
+        Sample(index=2, reward={"a": 1}, metadata={"k": [1, {"x": None}]}),
+        Sample(index=3, reward="x", metadata=None),  # type: ignore[arg-type]
+    ]
+    with run_of(store_url) as run:
+        run.record_train(0, RolloutFnTrainOutput([samples]))
+        columns = ["index", "reward", "reward_json", "label", "metadata.k"]
+        frame = samples_df(run, columns=columns)
+        dtypes = {
+            str(samples_df(run, SampleFilter(reward_min=least), columns=columns).dtypes) for least in (None, 1, 9)
+        }
+    assert len(dtypes) == 1
+    export_frame(frame, tmp_path / "x.parquet")
+    rewards = pd.read_parquet(tmp_path / "x.parquet")["reward"].tolist()
+    assert rewards[0] == 1.0 and all(map(math.isnan, rewards[1:]))
+    export_frame(frame, tmp_path / "x.jsonl", "jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text("utf-8").splitlines()]
+    assert [row["metadata.k"] for row in rows] == ["1", "text", '[1,{"x":null}]', None]
+    export_frame(frame, tmp_path / "x.csv", "csv")
+    with (tmp_path / "x.csv").open(encoding="utf-8", newline="") as file:
+        assert [row["label"] for row in csv.DictReader(file)] == ["42", "a", "", ""]
 
 
 def test_json_lines(frame: pd.DataFrame, tmp_path: Path) -> None:
