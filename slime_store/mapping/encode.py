@@ -15,6 +15,7 @@ from slime_store.mapping import columns, rewards
 from slime_store.mapping.blob_memo import DIGEST_BYTES, BlobMemo
 from slime_store.mapping.encoded import EncodedDataset, EncodedPrompt, EncodedRollout, EncodedSample
 from slime_store.mapping.fields import ARRAY_FIELDS, FIELDS, MAX_TEXT, Home, is_omitted
+from slime_store.mapping.limits import check_sizes
 from slime_store.mapping.nesting import FlatSamples, Place, flatten
 from slime_store.mapping.packs import PackBuilder, to_piece
 from slime_store.mapping.text import indexable, searchable
@@ -84,6 +85,7 @@ class RolloutEncoder:
         rollout.packs = [pack for builder in self._builders.values() for pack in builder.packs]
         rollout.blobs = self._memo.arrays
         rollout.placeholders = self._documents.placeholders + self._inline.placeholders
+        check_sizes(rollout)
         return rollout
 
     def _dataset(self, rollout: EncodedRollout, dataset_position: int, key: Any, content: Any) -> None:

@@ -114,7 +114,8 @@ class RunReader:
     ) -> Iterator[Any]:
         """Yield the samples that a filter names: train before eval, then by rollout id, then in their order.
 
-        Memory stays at about ``batch_size`` samples, and no transaction stays open between them.
+        Memory stays at about ``batch_size`` samples, or 16 MB of stored bytes where that is less, and no transaction
+        stays open between them.
 
         Args:
             where: which samples; None: all of the newest attempts.

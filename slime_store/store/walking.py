@@ -9,6 +9,7 @@ from sqlalchemy import Row
 
 from slime_store.mapping.decode import SampleDecoder, documents_of, layouts_of
 from slime_store.mapping.encode import prompt_digest
+from slime_store.mapping.fields import FIELDS, Home
 from slime_store.mapping.metadata import metadata_matches
 from slime_store.repositories.blobs import DocumentBlobs
 from slime_store.repositories.samples import SampleRepository
@@ -16,6 +17,11 @@ from slime_store.repositories.selection import LAYOUTS, SelectionRepository
 from slime_store.store.handle import StoreHandle
 from slime_store.store.loading import again_if_overtaken, rows_of
 from slime_store.types import SampleFilter
+
+_PAGE_BYTES = 16 << 20
+"""Stored bytes of samples that are in memory at a time while a rollout is walked, unless one alone has more."""
+
+_LARGE = (Home.ARRAY, Home.EXTRA)
 
 _CHUNK_SAMPLES, _CHUNK_ROLLOUTS = 1 << 16, 200
 
@@ -80,8 +86,9 @@ def iter_pages(
             asked = needed
             if without and needed is None:
                 asked = frozenset(name for names in layouts_of(row.layouts) for name in names) - without
-            for start in range(0, len(positions), batch_size):
-                page = read_page(handle, row, positions[start : start + batch_size], asked, sample_type)
+            step = min(batch_size, _page_samples(row, asked))
+            for start in range(0, len(positions), step):
+                page = read_page(handle, row, positions[start : start + step], asked, sample_type)
                 yield row, matching(page)
 
 
@@ -105,6 +112,13 @@ def read_page(
         source = DocumentBlobs(blobs, documents_of(stored, fields))
         samples = SampleDecoder(source, sample_type, fields).samples(stored)
         return [(columns["position"], sample) for columns, sample in zip(stored.columns, samples, strict=True)]
+
+
+def _page_samples(row: Row[Any], fields: frozenset[str] | None) -> int:
+    """Return how many of a rollout's samples are read together at most: few of large ones."""
+    if fields is not None and all(FIELDS.get(name, Home.EXTRA) not in _LARGE for name in fields):
+        return int(row.n_samples) or 1
+    return max(1, _PAGE_BYTES * int(row.n_samples) // max(1, int(row.n_bytes)))
 
 
 def _by_samples(rollouts: list[Row[Any]]) -> Iterator[list[Row[Any]]]:

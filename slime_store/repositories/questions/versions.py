@@ -8,9 +8,16 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from sqlalchemy import Connection, Double, and_, case, cast, func, literal, or_, select
 
 from slime_store.database import chunked
-from slime_store.models import SampleRewardRow, SampleRow, SampleWeightVersionRow, SessionRow, WeightVersionRow
+from slime_store.models import (
+    RolloutWeightVersionRow,
+    SampleRewardRow,
+    SampleRow,
+    SampleWeightVersionRow,
+    SessionRow,
+    WeightVersionRow,
+)
 from slime_store.repositories.blobs import BlobRepository
-from slime_store.repositories.questions.conditions import Condition, entry_of, path_of
+from slime_store.repositories.questions.conditions import Condition, concerns_samples, entry_of, path_of
 from slime_store.repositories.selection import SelectionRepository
 from slime_store.types import SampleFilter
 
@@ -101,13 +108,16 @@ class VersionQuestions:
         """Return the sums of each rollout by weight version; those without samples are left out.
 
         The filter must have no condition on metadata, which SQL cannot decide. This is the one place that knows where
-        sums come from: the samples themselves, of which it reads narrow columns, once where a rollout has one version.
+        sums come from: what was summed when the rollouts were recorded, where the filter takes whole rollouts and
+        plain rewards; else the samples, of which it reads narrow columns, once where a rollout has one version.
 
         Args:
             rollout_pks: of rollouts that the filter takes.
             attribute: which of its versions a sample counts for: its last, its first, or each of them, once.
         """
         assert not self._where.metadata
+        if not concerns_samples(self._where) and self._where.reward_key is None:
+            return self._recorded(rollout_pks, attribute)
         found: list[Sums] = []
         for chunk in chunked(rollout_pks, _CHUNK_ROLLOUTS):
             conditions = self._selection.conditions(chunk, self._blobs)
@@ -120,6 +130,16 @@ class VersionQuestions:
                 mixed = [pk for pk in chunk if pk not in done]
             if mixed:
                 found += self._by_version(mixed, conditions, attribute, shift)
+        return found
+
+    def _recorded(self, rollout_pks: Sequence[int], attribute: Attribute) -> list[Sums]:
+        found: list[Sums] = []
+        for chunk in chunked(rollout_pks):
+            query = select(*[getattr(RolloutWeightVersionRow, name) for name in Sums._fields]).where(
+                RolloutWeightVersionRow.rollout_pk.in_(chunk), RolloutWeightVersionRow.attribution == attribute
+            )
+            order = (RolloutWeightVersionRow.rollout_pk, RolloutWeightVersionRow.position)
+            found += [Sums._make(row) for row in self._connection.execute(query.order_by(*order))]
         return found
 
     def _typical_reward(self, rollout_pk: int) -> float:
