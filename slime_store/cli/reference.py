@@ -67,8 +67,9 @@ def example_lines(command: click.Command) -> list[str]:
 def _section(path: tuple[str, ...], command: click.Command) -> Iterator[str]:
     arguments = " ".join(_argument(each) for each in command.params if isinstance(each, click.Argument))
     yield f"\n## {' '.join(path)} {arguments}".rstrip() + "\n\n"
-    yield inspect.cleandoc(command.help or "").replace("\b\n", "") + "\n\n```\n"
-    yield "".join(f"{line}\n" for line in example_lines(command)) + "```\n\n"
+    yield inspect.cleandoc(command.help or "").replace("\b\n", "") + "\n\n"
+    if lines := example_lines(command):
+        yield "```\n" + "".join(f"{line}\n" for line in lines) + "```\n\n"
     yield "| option | meaning |\n| --- | --- |\n"
     for option in command.params:
         if isinstance(option, click.Option):
