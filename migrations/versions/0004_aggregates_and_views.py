@@ -211,22 +211,6 @@ def _summed(number: str) -> str:
     return f"CASE WHEN ABS({number}) < 1e-100 THEN 0.0 WHEN ABS({number}) <= 1e100 THEN {number} END"
 
 
-def _samples(last: str, first: str) -> str:
-    return f"""SELECT {_WHICH}, d.name AS dataset, s.position, s.group_position, s.sample_position, s.segment_position,
-    s.group_index, s.sample_index AS "index", s.execution_id, s.status, s.reward, s.reward_type,
-    v.label AS weight_version, v.ordinal AS weight_version_ordinal, f.label AS first_weight_version, s.n_tokens,
-    s.response_length, s.effective_response_length, {_TRUNCATED} AS truncated,
-    CASE WHEN s.remove_sample THEN 1 ELSE 0 END AS removed, p.prompt_id, s.non_generation_time,
-    s.spec_accept_token_num, s.spec_draft_token_num, s.spec_verify_ct, s.completion_token_num, s.cached_tokens,
-    s.total_prompt_tokens, r.id AS rollout_pk
-FROM {_SAMPLES}
-LEFT JOIN prompts p ON p.id = s.prompt_pk
-LEFT JOIN weight_versions v ON v.id = {last}
-LEFT JOIN weight_versions f ON f.id = {first}
-LEFT JOIN eval_datasets d ON d.rollout_pk = s.rollout_pk AND d.position = s.dataset_position
-WHERE {_NEWEST}"""
-
-
 _VIEWS = {
     "v_rollout_attempts": f"""
 SELECT {_WHICH}, CASE WHEN {_LATER} THEN 0 ELSE 1 END AS newest, {_ROLLOUT}
@@ -243,11 +227,20 @@ SELECT {_WHICH}, m.key AS metric, m.depth, m.value, r.id AS rollout_pk
 FROM {_ROLLOUTS} JOIN rollout_metrics m ON m.rollout_pk = r.id
 WHERE {_NEWEST}
 """,
-    # a join on COALESCE has no index, so the samples of evals, which may have been told their version, are apart
     "v_samples": f"""
-{_samples("s.last_weight_version_pk", "s.first_weight_version_pk")} AND r.kind <> 'eval'
-UNION ALL
-{_samples(_LAST, _FIRST)} AND r.kind = 'eval'
+SELECT {_WHICH}, d.name AS dataset, s.position, s.group_position, s.sample_position, s.segment_position,
+    s.group_index, s.sample_index AS "index", s.execution_id, s.status, s.reward, s.reward_type,
+    v.label AS weight_version, v.ordinal AS weight_version_ordinal, f.label AS first_weight_version, s.n_tokens,
+    s.response_length, s.effective_response_length, {_TRUNCATED} AS truncated,
+    CASE WHEN s.remove_sample THEN 1 ELSE 0 END AS removed, p.prompt_id, s.non_generation_time,
+    s.spec_accept_token_num, s.spec_draft_token_num, s.spec_verify_ct, s.completion_token_num, s.cached_tokens,
+    s.total_prompt_tokens, r.id AS rollout_pk
+FROM {_SAMPLES}
+LEFT JOIN prompts p ON p.id = s.prompt_pk
+LEFT JOIN weight_versions v ON v.id = {_LAST}
+LEFT JOIN weight_versions f ON f.id = {_FIRST}
+LEFT JOIN eval_datasets d ON d.rollout_pk = s.rollout_pk AND d.position = s.dataset_position
+WHERE {_NEWEST}
 """,
     "v_sample_texts": f"""
 SELECT {_WHICH}, s.position, p.prompt_id, COALESCE(p.text, p.document) AS prompt,

@@ -9,6 +9,7 @@ from typing import IO, Any
 import click
 
 from slime_store.errors import (
+    ArraysPrunedError,
     DatabaseError,
     InvalidUrlError,
     RolloutNotFoundError,
@@ -26,6 +27,7 @@ EXIT_CODES = {
     3: "what was asked for is not there",
     4: "a file or a value cannot be used",
     5: "the database cannot be used",
+    6: "something in the store is damaged",
 }
 
 
@@ -57,6 +59,9 @@ def reported() -> Iterator[None]:
     except SampleNotFoundError as error:
         command = f"slime-store sample list {error.run} --kind {error.kind} --rollout-ids {error.rollout_id}"
         raise Failure(f"{error}; see `{command}`", 3) from error
+    except ArraysPrunedError as error:
+        text = f"{str(error).partition('; ')[0]}; ask for what is kept, e.g. --fields reward,response,metadata"
+        raise Failure(text, 4) from error
     except (DatabaseError, SchemaError, InvalidUrlError) as error:
         raise Failure(str(error), 5) from error
     except StoreError as error:

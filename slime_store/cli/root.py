@@ -34,6 +34,7 @@ _EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code}  {meaning}" for code, meani
         "eval": "slime_store.cli.eval:evaluation",
         "import": "slime_store.cli.importing:import_dumps",
         "export": "slime_store.cli.export:export",
+        "db": "slime_store.cli.db:db",
     },
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -124,11 +124,18 @@ def show_sample(
     """
     from slime_store.cli.sample_view import sample_json, sample_lines
     from slime_store.cli.terminal import terminal_width
+    from slime_store.errors import ArraysPrunedError
+    from slime_store.interchange.columns import LIGHT
     from slime_store.store.located import load_sample
     from slime_store.types import Sample
 
+    which: dict[str, Any] = {"kind": kind, "attempt": attempt, "sample_type": Sample}
     with opener.reading_run(run_name) as run:
-        found = load_sample(run, rollout_id, position, kind=kind, attempt=attempt, sample_type=Sample)
+        try:
+            found = load_sample(run, rollout_id, position, **which)
+        except ArraysPrunedError as error:
+            click.echo(f"warning: {str(error).partition('; ')[0]}; they are not shown", err=True)
+            found = load_sample(run, rollout_id, position, fields=LIGHT, **which)
     if form == "json":
         click.echo(sample_json(found))
     else:

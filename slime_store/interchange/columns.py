@@ -117,6 +117,7 @@ SAMPLE = (
 
 _ALL = {column.name: column for column in (*PLACE, *SAMPLE)}
 DECLARED = frozenset(column.attribute for column in SAMPLE if column.attribute) | {"rollout_id"}
+LIGHT = frozenset(column.attribute for column in SAMPLE if column.attribute and column.when == "always")
 LARGE = frozenset(column.attribute for column in SAMPLE if column.attribute and column.when == "when named")
 
 

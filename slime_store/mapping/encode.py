@@ -249,8 +249,13 @@ def prompt_digest(prompt: Any) -> bytes:
 def _encode_prompt(prompt: Any, where: str, documents: DocumentEncoder) -> EncodedPrompt:
     text = prompt if type(prompt) is str and len(prompt) <= MAX_TEXT and searchable(prompt) == prompt else None
     document = None if text is not None else documents.document(prompt, where)
+    return EncodedPrompt(stored_prompt_digest(text, document), text, document)
+
+
+def stored_prompt_digest(text: str | None, document: str | None) -> bytes:
+    """Return the digest of a prompt's row."""
     content = b"text\0" + text.encode() if text is not None else b"document\0" + str(document).encode()
-    return EncodedPrompt(hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest(), text, document)
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
 def as_train(output: Any) -> tuple[Any, Any]:

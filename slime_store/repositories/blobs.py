@@ -92,6 +92,11 @@ class BlobRepository:
             self._connection.execute(delete(BlobRow).where(*unused))
         return files
 
+    def file_names(self) -> list[str]:
+        """Return every side file that a row names."""
+        query = select(BlobRow.file_name).where(BlobRow.file_name.is_not(None)).order_by(BlobRow.file_name)
+        return [str(name) for name in self._connection.execute(query).scalars()]
+
     def referred_files(self, names: Sequence[str]) -> set[str]:
         """Return those of the given side files that a row names."""
         found: set[str] = set()
@@ -113,6 +118,17 @@ class BlobRepository:
         if gone:
             raise BlobMissingError(str(gone[0]))
         return {pk: partial(self._read, row) for pk, row in rows.items()}
+
+    def read(self, pk: int) -> tuple[str, str, bytes]:
+        """Return (codec, dtype, stored bytes) of one blob.
+
+        Raises:
+            BlobMissingError: it is gone.
+            BlobCorruptError: there are more or fewer bytes than were stored.
+        """
+        for row in self._rows(BlobRow.id, [pk]):
+            return row.codec, row.dtype, self._read(row)
+        raise BlobMissingError(str(pk))
 
     def _read(self, row: Row[Any]) -> bytes:
         if row.file_name is not None:

@@ -36,6 +36,7 @@ INFO_COLUMNS: tuple[Any, ...] = (
     RolloutRow.placeholders,
     RolloutRow.started_at,
     RolloutRow.finished_at,
+    RolloutRow.pruned_at,
 )
 
 

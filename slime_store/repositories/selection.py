@@ -15,11 +15,12 @@ from slime_store.repositories.questions.prompts import PromptTextRepository
 from slime_store.repositories.rollouts import is_newest_attempt
 from slime_store.types import SampleFilter
 
-LAYOUTS = RolloutRow.layouts
+LAYOUTS, N_BYTES = RolloutRow.layouts, RolloutRow.n_bytes
 """A column that ``SelectionRepository.rollouts`` can be asked for."""
 
 PLACE: tuple[Any, ...] = (
     select(RunRow.name).where(RunRow.id == RolloutRow.run_pk).scalar_subquery().label("run"),
+    RolloutRow.run_pk,
     RolloutRow.kind,
     RolloutRow.rollout_id,
     RolloutRow.attempt,
@@ -47,7 +48,7 @@ class SelectionRepository:
         self._digest = prompt_digest
 
     def rollouts(self, *columns: Any) -> list[Row[Any]]:
-        """Return (id, n_samples, n_bytes, and more ``columns``) of the rollouts that may hold such samples.
+        """Return (id, n_samples, and more ``columns``) of the rollouts that may hold such samples.
 
         Runs come in the order of their making; in each, train rollouts first, then by rollout id, then by attempt.
         Without a condition on the attempt, only the newest complete attempt of each is looked at.
@@ -55,7 +56,7 @@ class SelectionRepository:
         conditions = on_rollouts(self._where, self._digest, self._run_pk)
         if self._where.attempt is None:
             conditions.append(is_newest_attempt())
-        query = select(RolloutRow.id, RolloutRow.n_samples, RolloutRow.n_bytes, *columns).where(*conditions)
+        query = select(RolloutRow.id, RolloutRow.n_samples, *columns).where(*conditions)
         order = (RolloutRow.run_pk, RolloutRow.kind.desc(), RolloutRow.rollout_id, RolloutRow.attempt)
         rows: list[Row[Any]] = list(self._connection.execute(query.order_by(*order)))
         return rows

@@ -20,7 +20,7 @@ from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.samples import SampleRepository
 from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
-from slime_store.store.infos import decode_inline
+from slime_store.store.infos import decode_inline, refuse_pruned
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample
 from slime_store.types.duck import is_sample_type
 
@@ -88,6 +88,7 @@ def load_train(
     """Return a train rollout. Costs one query a table, and two for each 500 distinct blobs in its documents."""
     with paused(), handle.reading() as connection, rows_of(f"train rollout {rollout_id}"):
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
+        refuse_pruned(row, run)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
         decoder = SampleDecoder(DocumentBlobs(blobs, documents_of(stored, None)), sample_type)
@@ -103,6 +104,7 @@ def load_batch(
     where = f"train rollout {rollout_id}"
     with paused(), handle.reading() as connection, rows_of(where):
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
+        refuse_pruned(row, run)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs, fields=BATCH_FIELDS)
         documents = DocumentBlobs(blobs, documents_of(stored, BATCH_FIELDS))
@@ -117,6 +119,7 @@ def load_eval(
     with paused(), handle.reading() as connection, rows_of(f"eval rollout {rollout_id}"):
         rollouts = RolloutRepository(connection, run_pk)
         row = rollouts.find(run, "eval", rollout_id, attempt)
+        refuse_pruned(row, run)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
         rows = rollouts.datasets(row.id)

@@ -50,7 +50,6 @@ def iter_located(
         wanted,
         batch_size,
         sample_class(sample_type),
-        PLACE,
         frozenset(without),
     )
     for row, page in pages:
@@ -68,6 +67,7 @@ def load_sample(
     *,
     kind: Literal["train", "eval"] = "train",
     attempt: int | None = None,
+    fields: Collection[str] | None = None,
     sample_type: type[Any] | None = None,
 ) -> LocatedSample:
     """Return one sample, reading no other.
@@ -78,18 +78,21 @@ def load_sample(
         position: its place in the order of the rollout, from 0.
         kind: "train" or "eval".
         attempt: which attempt; None: the newest complete one.
+        fields: attributes to read; None: all.
         sample_type: class of the sample, as for ``Run.load_train``.
 
     Raises:
         RolloutNotFoundError: the rollout is not recorded.
         SampleNotFoundError: the rollout has no such position.
+        ArraysPrunedError: what is asked for was pruned.
     """
     number, attempt = rollout_number(rollout_id), attempt_number(attempt)
     with run._handle.reading() as connection:
         found = RolloutRepository(connection, run._pk).find(run.name, kind, number, attempt)
         where = SampleFilter(kind=kind, rollout_ids=number, attempt=found.attempt)
         (row,) = SelectionRepository(connection, run._pk, where).rollouts(LAYOUTS, *PLACE)
-    page = read_page(run._handle, row, [position], None, sample_class(sample_type))
+    wanted = None if fields is None else frozenset(fields)
+    page = read_page(run._handle, row, [position], wanted, sample_class(sample_type))
     if not page:
         raise SampleNotFoundError(run.name, kind, number, position, row.n_samples)
     datasets = _datasets(run, row.id) if kind == "eval" else {}

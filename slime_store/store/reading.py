@@ -60,6 +60,7 @@ class RunReader:
 
         Raises:
             RolloutNotFoundError: it is not recorded; the error lists the nearest ids that are.
+            ArraysPrunedError: its arrays were deleted by ``prune``.
             BlobCorruptError, BlobMissingError: stored bytes are damaged or gone.
         """
         kind = loading.sample_class(sample_type)
@@ -123,6 +124,9 @@ class RunReader:
                 are not asked for are not read.
             batch_size: samples read at a time.
             sample_type: as for ``load_train``.
+
+        Raises:
+            ArraysPrunedError: while iterating, at a rollout whose arrays were pruned, when ``fields`` asks for some.
         """
         if batch_size < 1:
             raise ValueError(f"batch_size is at least 1, not {batch_size}")

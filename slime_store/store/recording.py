@@ -103,13 +103,14 @@ def write_rollouts(handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, 
                 infos.append(recording.run(rollout, payloads, writer))
                 files += recording.files_to_remove
     except BaseException:
-        _take_back(handle, writer.written)
+        take_back(handle, writer.written)
         raise
     remove_files(handle, files)
+    handle.trim_log()
     return infos
 
 
-def _take_back(handle: StoreHandle, names: list[str]) -> None:
+def take_back(handle: StoreHandle, names: list[str]) -> None:
     """Remove the side files of a record that failed.
 
     An exception (an interrupt, say) can also strike after the commit, so the database is asked which files it names.

@@ -7,14 +7,17 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from slime_store.errors import BlobMissingError
 from slime_store.mapping.decode import SampleDecoder, documents_of, layouts_of
 from slime_store.mapping.encode import prompt_digest
-from slime_store.mapping.fields import FIELDS, Home
+from slime_store.mapping.fields import ARRAY_FIELDS, FIELDS, Home
 from slime_store.mapping.metadata import metadata_matches
 from slime_store.repositories.blobs import DocumentBlobs
+from slime_store.repositories.retention import RetentionRepository
 from slime_store.repositories.samples import SampleRepository
-from slime_store.repositories.selection import LAYOUTS, SelectionRepository
+from slime_store.repositories.selection import LAYOUTS, N_BYTES, PLACE, SelectionRepository
 from slime_store.store.handle import StoreHandle
+from slime_store.store.infos import refuse_pruned
 from slime_store.store.loading import again_if_overtaken, rows_of
 from slime_store.types import SampleFilter
 
@@ -50,10 +53,9 @@ def iter_pages(
     fields: frozenset[str] | None,
     batch_size: int,
     sample_type: type[Any],
-    columns: tuple[Any, ...] = (),
     without: frozenset[str] = frozenset(),
 ) -> Iterator[tuple[Row[Any], Iterator[tuple[int, Any]]]]:
-    """Yield a rollout's row and some of its samples with their positions; see ``iter_samples``.
+    """Yield a rollout's row (``id`` and ``PLACE``) and some of its samples with their positions; see ``iter_samples``.
 
     Args:
         handle: the store.
@@ -62,13 +64,12 @@ def iter_pages(
         fields: attributes to read; None: all.
         batch_size: at most this many samples a page.
         sample_type: class of the samples.
-        columns: of the rollouts' rows, beside ``id``, ``n_samples`` and ``layouts``.
         without: where ``fields`` is None: attributes that are not read.
     """
     digest = None if where.prompt is None else prompt_digest(where.prompt)
     needed = fields if fields is None or where.metadata is None else fields | {"metadata"}
     with handle.reading() as connection:
-        rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts(LAYOUTS, *columns)
+        rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts(LAYOUTS, N_BYTES, *PLACE)
 
     def matching(samples: list[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         for position, sample in samples:
@@ -100,17 +101,27 @@ def read_page(
 
     Args:
         handle: the store.
-        row: ``id`` and ``layouts`` of the rollout.
+        row: ``id``, ``layouts`` and ``run`` of the rollout.
         positions: at most a few hundred.
         fields: attributes to read; None: all.
         sample_type: class of the samples.
+
+    Raises:
+        ArraysPrunedError: what is asked for was pruned.
     """
     with handle.reading() as connection, rows_of("a rollout"):
         blobs = handle.blobs(connection)
+        retention = RetentionRepository(connection, row.run_pk)
+        if fields is None or not fields.isdisjoint(ARRAY_FIELDS):  # in this transaction: any time may be the last
+            refuse_pruned(retention.pruned(row.id), row.run)
         layouts = layouts_of(row.layouts)
         stored = SampleRepository(connection, row.id).read(layouts, blobs, positions=positions, fields=fields)
-        source = DocumentBlobs(blobs, documents_of(stored, fields))
-        samples = SampleDecoder(source, sample_type, fields).samples(stored)
+        try:
+            source = DocumentBlobs(blobs, documents_of(stored, fields))
+            samples = SampleDecoder(source, sample_type, fields).samples(stored)
+        except BlobMissingError:
+            refuse_pruned(retention.pruned(row.id), row.run)
+            raise
         return [(columns["position"], sample) for columns, sample in zip(stored.columns, samples, strict=True)]
 
 

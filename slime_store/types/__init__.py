@@ -24,14 +24,29 @@ from slime_store.types.records import (
     StoreStats,
     WeightVersionInfo,
 )
+from slime_store.types.reports import (
+    BackupReport,
+    CopyReport,
+    PinInfo,
+    Problem,
+    PruneReport,
+    StoreStatus,
+    UpgradeReport,
+    VerifyReport,
+)
 from slime_store.types.sample import Sample
 
 __all__ = [
+    "BackupReport",
+    "CopyReport",
     "LocatedSample",
     "MultimodalType",
     "MultimodalTypes",
     "ParamInfo",
+    "PinInfo",
     "Placeholder",
+    "Problem",
+    "PruneReport",
     "Record",
     "ResumePoint",
     "RolloutBatch",
@@ -44,6 +59,9 @@ __all__ = [
     "SamplePlace",
     "SessionInfo",
     "StoreStats",
+    "StoreStatus",
+    "UpgradeReport",
+    "VerifyReport",
     "WeightVersionInfo",
     "iter_leaf_samples",
 ]

@@ -247,3 +247,17 @@ def test_runs_are_completed(filled: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("SLIME_STORE_URL", filled)
     assert completed("export csv --run") == ["r", "other"]
     assert "truncated" in completed("sample list --status")
+
+
+def test_a_sample_whose_arrays_were_pruned_is_shown_without_them(command: Command, filled: str) -> None:
+    with run_of(filled, "r") as run:
+        run.record_train(3, make_train_output(1, 2))
+        run.prune(keep_arrays_last=1)
+    done = command("sample", "show", "r", "1", "0")
+    assert done.exit_code == 0 and "── response ─" in done.stdout and "log-probs" not in done.stdout, done.stderr
+    assert done.stderr.startswith("warning: the arrays of attempt 1 of train rollout 1 of run 'r' were pruned at ")
+    refused = command("export", "jsonl", "--run", "r", "--out", "-")
+    assert refused.exit_code == 4 and refused.stderr.endswith("e.g. --fields reward,response,metadata\n")
+    kept = command("export", "jsonl", "--run", "r", "--fields", "reward,response,metadata", "--out", "-")
+    assert kept.exit_code == 0 and len(kept.stdout.splitlines()) == 28
+    assert command("sample", "list", "r").exit_code == 0
