@@ -146,7 +146,9 @@ def test_h8_a_process_killed_while_it_creates_a_store_leaves_none_or_a_whole_one
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
-    time.sleep(0.35)
+    while not (tmp_path / "0.db").exists() and process.poll() is None:  # however busy the machine is
+        time.sleep(0.01)
+    time.sleep(0.2)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     names = sorted((path for path in tmp_path.iterdir() if path.suffix == ".db"), key=lambda path: int(path.stem))
