@@ -55,6 +55,19 @@ class RolloutNotFoundError(StoreError, LookupError):
         return f"run {self.run!r} has no {which}{near}; see `run.rollouts(kind={self.kind!r})`"
 
 
+class SampleNotFoundError(StoreError, LookupError):
+    """The rollout holds no sample at this position."""
+
+    def __init__(self, run: str, kind: str, rollout_id: int, position: int, n_samples: int) -> None:
+        super().__init__(run, kind, rollout_id, position, n_samples)
+        self.run, self.kind, self.rollout_id = run, kind, rollout_id
+        self.position, self.n_samples = position, n_samples
+
+    def __str__(self) -> str:
+        held = f"they are 0 to {self.n_samples - 1}" if self.n_samples else "it has none"
+        return f"{self.kind} rollout {self.rollout_id} of run {self.run!r} has no sample {self.position}; {held}"
+
+
 class ArraysPrunedError(StoreError, LookupError):
     """The arrays of a rollout were deleted to save space; its scalars and texts are still there."""
 

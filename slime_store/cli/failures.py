@@ -9,10 +9,12 @@ from typing import IO, Any
 import click
 
 from slime_store.errors import (
+    ArraysPrunedError,
     DatabaseError,
     InvalidUrlError,
     RolloutNotFoundError,
     RunNotFoundError,
+    SampleNotFoundError,
     SchemaError,
     StoreError,
     StoreNotFoundError,
@@ -54,6 +56,12 @@ def reported() -> Iterator[None]:
     except RolloutNotFoundError as error:
         text = str(error).partition("; see ")[0]
         raise Failure(f"{text}; see `slime-store rollout list {error.run} --kind {error.kind}`", 3) from error
+    except SampleNotFoundError as error:
+        command = f"slime-store sample list {error.run} --kind {error.kind} --rollout-ids {error.rollout_id}"
+        raise Failure(f"{error}; see `{command}`", 3) from error
+    except ArraysPrunedError as error:
+        text = f"{str(error).partition('; ')[0]}; ask for what is kept, e.g. --fields reward,response,metadata"
+        raise Failure(text, 4) from error
     except (DatabaseError, SchemaError, InvalidUrlError) as error:
         raise Failure(str(error), 5) from error
     except StoreError as error:

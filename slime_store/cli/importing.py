@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from slime_store.cli.options import kind_option, run_option
+from slime_store.cli.options import examples, kind_option, run_option
 from slime_store.cli.output import Progress, format_option, write_rows
 from slime_store.cli.stores import StoreOpener
 
@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 _COLUMNS = ("action", "kind", "rollout_id", "attempt", "n_samples", "path", "reason")
 
 
-@click.command("import")
+@click.command(
+    "import",
+    epilog=examples(
+        "import /data/dumps --run qwen3-4b-dapo",
+        "import out/12.pt out/eval_12.pt --run qwen3-4b-dapo --strict",
+    ),
+)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @run_option
 @kind_option("Of a file, what it is of when its name does not say so; of a folder, take only these.")

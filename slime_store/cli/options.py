@@ -1,20 +1,50 @@
-"""Options that several commands have."""
+"""Options and arguments that several commands have."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import click
 
+from slime_store.cli.stores import StoreOpener
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-run_option = click.option("--run", "run_name", required=True, metavar="RUN", help="Name of the run.")
+
+def examples(*lines: str) -> str:
+    """Return the epilog of a command: command lines, without ``slime-store``, that show its use."""
+    return "\b\nExamples:\n" + "\n".join(f"  slime-store {line}" for line in lines)
 
 
-def kind_option(help: str) -> Callable[[F], F]:
+def _complete_runs(ctx: click.Context, _param: click.Parameter, beginning: str) -> list[str]:
+    """Return the runs of the store that the command line, or the environment, names; none where it cannot be read."""
+    with suppress(Exception), StoreOpener(ctx.find_root().params.get("url")).reading() as store:
+        return [info.name for info in store.runs() if info.name.startswith(beginning)]
+    return []
+
+
+run_option = click.option(
+    "--run", "run_name", required=True, metavar="RUN", shell_complete=_complete_runs, help="Name of the run."
+)
+run_argument = click.argument("run_name", metavar="RUN", shell_complete=_complete_runs)
+show_format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people, or for programs.",
+)
+
+
+def kind_option(help: str, default: str | None = None) -> Callable[[F], F]:
     """Return the option ``--kind``."""
-    return click.option("--kind", type=click.Choice(["train", "eval"]), help=help)
+    return click.option(
+        "--kind", type=click.Choice(["train", "eval"]), default=default, show_default=default is not None, help=help
+    )
 
 
 def _rollout_ids(_ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:
@@ -33,3 +63,25 @@ rollout_ids_option = click.option(
     callback=_rollout_ids,
     help='An id such as "7", or a range such as "10:20" (without 20), "10:" or ":20".',
 )
+attempt_option = click.option("--attempt", type=click.IntRange(1), metavar="N", help="This attempt, not the newest.")
+
+
+def columns_option(frame: str) -> Callable[[F], F]:
+    """Return the option ``--columns``.
+
+    Args:
+        frame: the declaration of the data frame, ``"module:NAME"`` in ``slime_store.dataframes.declared``.
+    """
+
+    def names(ctx: click.Context, _option: click.Parameter, value: str | None) -> list[str] | None:
+        if value is None or ctx.resilient_parsing:
+            return None
+        module, _, name = frame.partition(":")
+        declared = getattr(importlib.import_module(f"slime_store.dataframes.declared.{module}"), name)
+        try:
+            return [column.name for column in declared.choose([each.strip() for each in value.split(",")])]
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    help = "Columns to print, with commas between them; docs/dataframes.md lists them."
+    return click.option("--columns", metavar="NAMES", callback=names, help=help)

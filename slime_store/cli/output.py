@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from slime_store.cli.terminal import cut, one_line, pad, terminal_width, width_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLE_ROWS = 50
+_GAP = "  "
+_LEAST = 6  # columns that a cut cell keeps
 
 format_option = click.option(
     "--format",
@@ -21,54 +30,162 @@ format_option = click.option(
     show_default=True,
     help="How to print what comes out.",
 )
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(0),
+    metavar="N",
+    help=f"Print at most N rows; 0: all.  [default: {TABLE_ROWS} in a table, else all]",
+)
 
 
-def write_rows(columns: Sequence[str], rows: Iterable[Any], form: str) -> None:
+def row_limit(limit: int | None, form: str) -> int | None:
+    """Return how many rows ``--limit`` and ``--format`` let through; None: all."""
+    if limit is None:
+        return TABLE_ROWS if form == "table" else None
+    return limit or None
+
+
+def write_rows(columns: Sequence[str], rows: Iterable[Any], form: str, limit: int | None = None) -> None:
     """Print one attribute of each row per column.
 
-    A table is for people; numbers are set to the right. JSON is one list of objects. CSV has a header, and None is
-    empty in it, as in the table.
+    A table is for people: it fits the terminal, and numbers are set to the right. JSON is one list of objects. CSV has
+    a header, and None is empty in it, as in the table.
+
+    Args:
+        columns: names of the attributes.
+        rows: the rows.
+        form: "table", "json" or "csv".
+        limit: what ``--limit`` says.
     """
-    values = [[getattr(row, column) for column in columns] for row in rows]
+    write_values(columns, [[getattr(row, column) for column in columns] for row in rows], form, limit)
+
+
+def write_frame(frame: pd.DataFrame, form: str, limit: int | None = None, n_more: int = 0) -> None:
+    """Print a data frame as ``write_rows`` prints rows; what is missing in it is None.
+
+    Args:
+        frame: the frame.
+        form: see ``write_rows``.
+        limit: see ``write_rows``.
+        n_more: rows that the frame already lacks.
+    """
+    from slime_store.cli.text import frame_values
+
+    write_values([str(name) for name in frame.columns], frame_values(frame), form, limit, n_more)
+
+
+def write_values(
+    columns: Sequence[str], values: list[list[Any]], form: str, limit: int | None = None, n_more: int = 0
+) -> None:
+    """Print a list of values for each row; see ``write_rows`` and ``write_frame``."""
+    from slime_store.interchange.values import plain
+
+    most = row_limit(limit, form)
+    n_more += 0 if most is None else max(0, len(values) - most)
+    values = values[:most]
     if form == "json":
-        objects = [{column: _json(value) for column, value in zip(columns, line, strict=True)} for line in values]
-        click.echo(json.dumps(objects, indent=1))
+        objects = [dict(zip(columns, plain(line), strict=True)) for line in values]
+        click.echo(json.dumps(objects, indent=1, ensure_ascii=False))
     elif form == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_text(value) for value in line] for line in values)
+        from slime_store.interchange.writers import CsvWriter
+
+        writer = CsvWriter(sys.stdout.buffer, columns, line_end="\n")
+        for line in values:
+            writer.write(line)
+        writer.finish()
     else:
-        _write_table(columns, values)
+        for text in table_lines(columns, values, terminal_width()):
+            click.echo(text)
+    if n_more:
+        click.echo(f"{n_more} more; --limit 0 shows all", err=True)
 
 
-def _write_table(columns: Sequence[str], values: list[list[Any]]) -> None:
-    texts = [list(columns), *[list(map(_text, line)) for line in values]]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    is_number = [any(isinstance(line[i], int) for line in values) for i in range(len(columns))]
+def table_lines(columns: Sequence[str], values: Sequence[Sequence[Any]], width: int | None) -> Iterator[str]:
+    """Yield the lines of a table, the head first, and what had to be left out.
+
+    Args:
+        columns: heads of the columns.
+        values: the rows.
+        width: columns of the terminal. Where a line does not fit, heads are broken and the widest cells that hold no
+            numbers cut, and at last columns at the right are left out. None: any.
+    """
+    names = [one_line(name) for name in columns]
+    texts = [list(map(cell_text, line)) for line in values]
+    is_number = [any(_is_number(line[i]) for line in values) for i in range(len(names))]
+    cells = [[width_of(line[i]) for line in texts] for i in range(len(names))]
+    widths = _fitting(names, cells, is_number, width)
+    for line in _head(names, widths):
+        yield click.style(_line(line, widths, is_number), bold=True)
     for line in texts:
-        cells = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, is_number, strict=True)
-        ]
-        click.echo("  ".join(cells).rstrip())
+        yield _line(line, widths, is_number)
+    if len(widths) < len(names):
+        left_out = ", ".join(names[len(widths) :])
+        yield click.style(f"no room for {left_out}; choose with --columns, or print --format csv", dim=True)
 
 
-def _text(value: Any) -> str:
-    """One line, which any terminal and file can take."""
+def cell_text(value: Any) -> str:
+    """Return a value in one line, which any terminal can take; numbers with four digits that count."""
     if value is None:
         return ""
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="seconds")
-    if isinstance(value, tuple):
-        return "; ".join(map(_text, value))
-    text = " ".join(str(value).split()) if isinstance(value, str) else str(value)
-    return text.encode("utf-8", "replace").decode()
+    if isinstance(value, (tuple, list)):
+        return "; ".join(map(cell_text, value))
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return one_line(str(value))
 
 
-def _json(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return list(value) if isinstance(value, tuple) else value
+def _line(texts: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
+    cells = zip(texts, widths, is_number, strict=False)  # the widths are of the columns that there is room for
+    return _GAP.join(pad(cut(text, width), width, right=right) for text, width, right in cells).rstrip()
+
+
+def _head(names: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
+    """Return the lines of the head: names that do not fit are broken after underscores."""
+    broken = [_broken(name, width) for name, width in zip(names, widths, strict=False)]
+    height = max(map(len, broken), default=0)
+    return [
+        [lines[i - height + len(lines)] if i >= height - len(lines) else "" for lines in broken] for i in range(height)
+    ]
+
+
+def _broken(name: str, width: int) -> list[str]:
+    lines: list[str] = []
+    for part in re.findall("[^_.]*[_.]?", name):
+        if lines and width_of(lines[-1] + part) <= width:
+            lines[-1] += part
+        elif part:
+            lines.append(part)
+    return lines or [""]
+
+
+def _fitting(
+    names: Sequence[str], cells: Sequence[Sequence[int]], is_number: Sequence[bool], limit: int | None
+) -> list[int]:
+    """Return the widths of the columns that there is room for."""
+    widths = [max([width_of(name), *column]) for name, column in zip(names, cells, strict=True)]
+    if limit is None:
+        return widths
+    least = []
+    for name, column, number in zip(names, cells, is_number, strict=True):
+        word = max(map(width_of, _broken(name, 0)))
+        least.append(max([word, *column]) if number else min(max([word, *column]), max(word, _LEAST)))
+    while (excess := sum(widths) + len(_GAP) * (len(widths) - 1) - limit) > 0:
+        shrinkable = [i for i, width in enumerate(widths) if width > least[i]]
+        if not shrinkable:
+            if len(widths) == 1:
+                break
+            widths.pop()
+            continue
+        widest = max(shrinkable, key=lambda i: widths[i])
+        next_widest = max((widths[i] for i in shrinkable if widths[i] < widths[widest]), default=0)
+        widths[widest] -= min(excess, widths[widest] - max(least[widest], min(next_widest, widths[widest] - 1)))
+    return widths
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class Progress:
@@ -90,6 +207,11 @@ class Progress:
             bar = click.progressbar(length=total, label=self._label, file=sys.stderr)
             self._bar = self._stack.enter_context(bar)
         self._bar.update(1)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody sees it: counting what there is may cost something."""
+        return sys.stderr.isatty()
 
     def __enter__(self) -> Progress:
         return self

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from slime_store import __version__
@@ -25,6 +27,11 @@ _EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code}  {meaning}" for code, meani
     commands_in={
         "run": "slime_store.cli.run:run",
         "rollout": "slime_store.cli.rollout:rollout",
+        "group": "slime_store.cli.group:group",
+        "sample": "slime_store.cli.sample:sample",
+        "prompt": "slime_store.cli.group:prompt",
+        "rewards": "slime_store.cli.rewards:show_rewards",
+        "eval": "slime_store.cli.eval:evaluation",
         "import": "slime_store.cli.importing:import_dumps",
         "export": "slime_store.cli.export:export",
         "db": "slime_store.cli.db:db",
@@ -44,3 +51,5 @@ _EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code}  {meaning}" for code, meani
 def cli(ctx: click.Context, url: str | None) -> None:
     """Look into a sample store, and move rollouts in and out of it."""
     ctx.obj = StoreOpener(url)
+    if os.environ.get("NO_COLOR"):  # https://no-color.org
+        ctx.color = False

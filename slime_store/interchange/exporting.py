@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,11 @@ from typing import Any
 
 from slime_store.errors import ExportError
 from slime_store.interchange.dumps import Kind
+from slime_store.interchange.files import TEMPLATE, path_of, whole_file
 from slime_store.interchange.portable import PortableSamples
 from slime_store.store import Run
 from slime_store.store.imports import find_extras
 from slime_store.types import SampleFilter, iter_leaf_samples
-
-TEMPLATE = "{rollout_id}"
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def export_pt(
         content["metrics"] = metrics
     portable = PortableSamples()
     content["samples"] = [portable.to_dict(sample, f"sample {i}") for i, sample in enumerate(samples)]
-    path = _path_of(target, kind, rollout_id)
+    path = path_of(target, kind, rollout_id, ".pt")
     _save(content | extras, path)
     return ExportedFile(os.fspath(path), kind, int(rollout_id), number, len(samples), tuple(portable.replaced))
 
@@ -107,7 +105,7 @@ def export_run(
     wanted = select_rollouts(run, kind=kind, rollout_ids=rollout_ids, attempt=attempt)
     if not wanted:
         raise ExportError(os.fspath(target), f"run {run.name!r} has no such rollout; see `slime-store rollout list`")
-    if len(wanted) > 1 and _path_of(target, "train", 0) == _path_of(target, "train", 1):
+    if len(wanted) > 1 and path_of(target, "train", 0, ".pt") == path_of(target, "train", 1, ".pt"):
         raise ExportError(os.fspath(target), f"{len(wanted)} rollouts need {TEMPLATE} in the name of the file")
     done: list[ExportedFile] = []
     for each_kind, rollout_id, number in wanted:
@@ -133,31 +131,11 @@ def select_rollouts(
     ]
 
 
-def _path_of(target: str | os.PathLike[str], kind: Kind, rollout_id: int) -> Path:
-    text = os.fspath(target)
-    if text.endswith(os.sep) or Path(text).is_dir():
-        text = os.path.join(text, f"{TEMPLATE}.pt")
-    return Path(text.replace(TEMPLATE, ("eval_" if kind == "eval" else "") + str(rollout_id)))
-
-
 def _save(content: dict[Any, Any], path: Path) -> None:
     import torch
 
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with draft.open("wb") as file:
-                torch.save(content, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    except (OSError, RuntimeError, ValueError) as error:  # torch's word for a full disk; a name that cannot be one
-        raise ExportError(os.fspath(path), str(getattr(error, "strerror", None) or error)) from error
+        with whole_file(path) as file:
+            torch.save(content, file)
+    except RuntimeError as error:  # torch's word for a full disk
+        raise ExportError(os.fspath(path), str(error)) from error

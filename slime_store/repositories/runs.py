@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Table, delete, func, insert, select, update
 
 from slime_store.errors import RunNotFoundError
 from slime_store.models import RolloutRow, RunRow, SessionRow
@@ -71,6 +72,24 @@ class RunRepository:
     def all(self) -> list[StoredRun]:
         """Return every run, oldest first. Counts each rollout once, whatever its attempts."""
         return self._select()
+
+    def sessions(self, pk: int) -> Sequence[Row[Any]]:
+        """Return the run's sessions, oldest first, each with the number of rollouts it completed."""
+        n_rollouts = (
+            select(func.count())
+            .where(RolloutRow.session_pk == SessionRow.id, RolloutRow.status == "complete")
+            .scalar_subquery()
+        )
+        query = select(
+            SessionRow.ordinal.label("session"),
+            SessionRow.host,
+            SessionRow.pid,
+            SessionRow.started_at,
+            n_rollouts.label("n_rollouts"),
+            SessionRow.checkpoint_rollout_id,
+            SessionRow.config,
+        )
+        return self._connection.execute(query.where(SessionRow.run_pk == pk).order_by(SessionRow.ordinal)).all()
 
     def _select(self, *where: object) -> list[StoredRun]:
         distinct = (

@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, func, select
 
 from slime_store.database import chunked
-from slime_store.models import RolloutRow, SampleRow
+from slime_store.models import EvalDatasetRow, RolloutRow, RunRow, SampleRow, SessionRow
 from slime_store.repositories.blobs import BlobRepository
-from slime_store.repositories.questions.conditions import Condition, on_rollouts, on_samples
+from slime_store.repositories.questions.conditions import Condition, concerns_samples, on_rollouts, on_samples
 from slime_store.repositories.questions.prompts import PromptTextRepository
 from slime_store.repositories.rollouts import is_newest_attempt
 from slime_store.types import SampleFilter
 
 LAYOUTS, N_BYTES = RolloutRow.layouts, RolloutRow.n_bytes
 """A column that ``SelectionRepository.rollouts`` can be asked for."""
+
+PLACE: tuple[Any, ...] = (
+    select(RunRow.name).where(RunRow.id == RolloutRow.run_pk).scalar_subquery().label("run"),
+    RolloutRow.run_pk,
+    RolloutRow.kind,
+    RolloutRow.rollout_id,
+    RolloutRow.attempt,
+    select(SessionRow.ordinal).where(SessionRow.id == RolloutRow.session_pk).scalar_subquery().label("session"),
+)
+"""Columns that ``SelectionRepository.rollouts`` can be asked for: which rollout of which run."""
 
 
 class SelectionRepository:
@@ -72,6 +82,23 @@ class SelectionRepository:
             for pk, position in self._connection.execute(query.order_by(SampleRow.rollout_pk, SampleRow.position)):
                 found.setdefault(pk, []).append(position)
         return found
+
+    def count(self, blobs: BlobRepository) -> int:
+        """Return how many samples meet every condition but that on metadata; one query for each 500 rollouts."""
+        rollouts = self.rollouts()
+        if not concerns_samples(self._where):
+            return sum(row.n_samples for row in rollouts)
+        total = 0
+        for chunk in chunked([row.id for row in rollouts]):
+            query = select(func.count()).where(SampleRow.rollout_pk.in_(chunk), *self.conditions(chunk, blobs))
+            total += self._connection.execute(query).scalar_one()
+        return total
+
+    def datasets(self, rollout_pk: int) -> list[tuple[str, int, int]]:
+        """Return (name, first position, number of samples) of an eval's datasets, in order."""
+        query = select(EvalDatasetRow.name, EvalDatasetRow.first_position, EvalDatasetRow.n_samples)
+        rows = self._connection.execute(query.where(EvalDatasetRow.rollout_pk == rollout_pk))
+        return [(row[0], row[1], row[2]) for row in rows]
 
 
 def _without_text(where: SampleFilter) -> SampleFilter:

@@ -11,7 +11,7 @@ from sqlalchemy import Row
 from slime_store.codecs.documents import DocumentDecoder, DocumentEncoder
 from slime_store.errors import ArraysPrunedError, BlobMissingError, InvalidOutputError
 from slime_store.repositories.runs import StoredRun
-from slime_store.types import RolloutInfo, RunInfo, WeightVersionInfo
+from slime_store.types import RolloutInfo, RunInfo, SessionInfo, WeightVersionInfo
 
 
 class _NoBlobs:
@@ -37,6 +37,12 @@ def decode_inline(text: str) -> Any:
 def run_info(run: StoredRun) -> RunInfo:
     """Return the record of a run."""
     return RunInfo(run.name, decode_inline(run.config), run.created_at, run.n_rollouts)
+
+
+def session_info(row: Row[Any]) -> SessionInfo:
+    """Return the record of a session from ``RunRepository.sessions``."""
+    session, host, pid, started_at, n_rollouts, checkpoint, config = tuple(row)
+    return SessionInfo(session, host, pid, started_at, n_rollouts, checkpoint, decode_inline(config))
 
 
 def rollout_info(row: Row[Any]) -> RolloutInfo:

@@ -11,24 +11,17 @@ from functools import wraps
 from itertools import chain
 from typing import Any, ParamSpec, TypeVar
 
-from sqlalchemy import Row
-
 from slime_store.errors import BlobCorruptError, BlobMissingError, StoreError
 from slime_store.mapping.batch import BATCH_FIELDS, BatchDecoder
 from slime_store.mapping.decode import SampleDecoder, documents_of, eval_data, layouts_of
-from slime_store.mapping.encode import prompt_digest
-from slime_store.mapping.fields import ARRAY_FIELDS, FIELDS, Home
-from slime_store.mapping.metadata import metadata_matches
 from slime_store.mapping.nesting import nest
 from slime_store.repositories.blobs import DocumentBlobs
-from slime_store.repositories.retention import RetentionRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.samples import SampleRepository
-from slime_store.repositories.selection import LAYOUTS, N_BYTES, SelectionRepository
 from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import decode_inline, refuse_pruned
-from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample, SampleFilter
+from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample
 from slime_store.types.duck import is_sample_type
 
 P = ParamSpec("P")
@@ -36,13 +29,6 @@ T = TypeVar("T")
 
 _READS = 3
 """How often a read is tried while other processes delete what it reads."""
-
-_PAGE_BYTES = 16 << 20
-"""Stored bytes of samples that are in memory at a time while a rollout is walked, unless one alone has more."""
-
-_LARGE = (Home.ARRAY, Home.EXTRA)
-
-_CHUNK_SAMPLES, _CHUNK_ROLLOUTS = 1 << 16, 200
 
 
 def sample_class(sample_type: type[Any] | None) -> type[Any]:
@@ -70,7 +56,7 @@ def _slime_sample() -> type[Any] | None:
 
 
 @contextmanager
-def _rows_of(what: str) -> Iterator[None]:
+def rows_of(what: str) -> Iterator[None]:
     """Report rows that do not fit each other as damage, whatever they make Python run into."""
     try:
         yield
@@ -80,7 +66,7 @@ def _rows_of(what: str) -> Iterator[None]:
         raise BlobCorruptError(f"the rows of {what} do not fit each other: {type(error).__name__}: {error}") from error
 
 
-def _again_if_overtaken(read: Callable[P, T]) -> Callable[P, T]:
+def again_if_overtaken(read: Callable[P, T]) -> Callable[P, T]:
     """Read anew when a side file is missing: it goes with its rollout, also beneath a transaction that sees its row."""
 
     @wraps(read)
@@ -95,12 +81,12 @@ def _again_if_overtaken(read: Callable[P, T]) -> Callable[P, T]:
     return reading
 
 
-@_again_if_overtaken
+@again_if_overtaken
 def load_train(
     handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> RolloutFnTrainOutput:
     """Return a train rollout. Costs one query a table, and two for each 500 distinct blobs in its documents."""
-    with paused(), handle.reading() as connection, _rows_of(f"train rollout {rollout_id}"):
+    with paused(), handle.reading() as connection, rows_of(f"train rollout {rollout_id}"):
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
         refuse_pruned(row, run)
         blobs = handle.blobs(connection)
@@ -110,13 +96,13 @@ def load_train(
         return RolloutFnTrainOutput(samples=nest(row.nesting, samples), metrics=decode_inline(row.metrics))
 
 
-@_again_if_overtaken
+@again_if_overtaken
 def load_batch(
     handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, reward_key: str | None
 ) -> dict[str, list[Any]]:
     """Return a train rollout as a batch. Costs what ``load_train`` costs in queries, and makes no lists of numbers."""
     where = f"train rollout {rollout_id}"
-    with paused(), handle.reading() as connection, _rows_of(where):
+    with paused(), handle.reading() as connection, rows_of(where):
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
         refuse_pruned(row, run)
         blobs = handle.blobs(connection)
@@ -125,12 +111,12 @@ def load_batch(
         return BatchDecoder(stored, documents, where, reward_key).batch()
 
 
-@_again_if_overtaken
+@again_if_overtaken
 def load_eval(
     handle: StoreHandle, run: str, run_pk: int, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> RolloutFnEvalOutput:
     """Return an eval rollout, with the datasets in the order in which they were recorded."""
-    with paused(), handle.reading() as connection, _rows_of(f"eval rollout {rollout_id}"):
+    with paused(), handle.reading() as connection, rows_of(f"eval rollout {rollout_id}"):
         rollouts = RolloutRepository(connection, run_pk)
         row = rollouts.find(run, "eval", rollout_id, attempt)
         refuse_pruned(row, run)
@@ -150,75 +136,3 @@ def load_eval(
         ]
         data = eval_data(decode_inline(row.nesting), datasets)
         return RolloutFnEvalOutput(data=data, metrics=decode_inline(row.metrics))
-
-
-def iter_samples(
-    handle: StoreHandle,
-    run: str,
-    run_pk: int,
-    where: SampleFilter,
-    fields: frozenset[str] | None,
-    batch_size: int,
-    sample_type: type[Any],
-) -> Iterator[Any]:
-    """Yield samples page by page; no transaction is open while the caller has one in hand.
-
-    A rollout that is deleted meanwhile is left out from there on. The rollouts are those present at the start.
-    """
-    asks_for_arrays = fields is None or not fields.isdisjoint(ARRAY_FIELDS)
-    digest = None if where.prompt is None else prompt_digest(where.prompt)
-    needed = fields if fields is None or where.metadata is None else fields | {"metadata"}
-    with handle.reading() as connection:
-        rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts(LAYOUTS, N_BYTES)
-
-    @_again_if_overtaken
-    def page(row: Row[Any], positions: list[int]) -> list[Any]:
-        with handle.reading() as connection, _rows_of("a rollout"):
-            blobs = handle.blobs(connection)
-            retention = RetentionRepository(connection, run_pk)
-            if asks_for_arrays:  # in this transaction: they may be pruned at any time
-                refuse_pruned(retention.pruned(row.id), run)
-            stored = SampleRepository(connection, row.id).read(
-                layouts_of(row.layouts), blobs, positions=positions, fields=needed
-            )
-            try:
-                source = DocumentBlobs(blobs, documents_of(stored, needed))
-                return SampleDecoder(source, sample_type, needed).samples(stored)
-            except BlobMissingError:
-                refuse_pruned(retention.pruned(row.id), run)
-                raise
-
-    for chunk in _by_samples(rollouts):
-        with handle.reading() as connection:
-            selection = SelectionRepository(connection, run_pk, where, digest)
-            found = selection.positions([row.id for row in chunk], handle.blobs(connection))
-        for row in chunk:
-            positions = found.get(row.id, [])
-            step = min(batch_size, _page_samples(row, needed))
-            for start in range(0, len(positions), step):
-                for sample in page(row, positions[start : start + step]):
-                    if not where.metadata or metadata_matches(getattr(sample, "metadata", None), where.metadata):
-                        if needed != fields:
-                            sample.metadata = sample_type().metadata
-                        yield sample
-
-
-def _page_samples(row: Row[Any], fields: frozenset[str] | None) -> int:
-    """Return how many of a rollout's samples are read together at most: few of large ones."""
-    if fields is not None and all(FIELDS.get(name, Home.EXTRA) not in _LARGE for name in fields):
-        return int(row.n_samples) or 1
-    return max(1, _PAGE_BYTES * int(row.n_samples) // max(1, int(row.n_bytes)))
-
-
-def _by_samples(rollouts: list[Row[Any]]) -> Iterator[list[Row[Any]]]:
-    """Cut the rollouts into chunks with about 65,000 samples each, so that their positions take little memory."""
-    chunk: list[Row[Any]] = []
-    n_samples = 0
-    for row in rollouts:
-        if chunk and (n_samples + row.n_samples > _CHUNK_SAMPLES or len(chunk) >= _CHUNK_ROLLOUTS):
-            yield chunk
-            chunk, n_samples = [], 0
-        chunk.append(row)
-        n_samples += row.n_samples
-    if chunk:
-        yield chunk

@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from slime_store.repositories.rollouts import RolloutRepository
+from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
-from slime_store.store import loading
+from slime_store.store import loading, walking
 from slime_store.store.handle import StoreHandle
-from slime_store.store.infos import attempt_number, rollout_info, rollout_number, weight_version_info
+from slime_store.store.infos import (
+    attempt_number,
+    rollout_info,
+    rollout_number,
+    run_info,
+    session_info,
+    weight_version_info,
+)
 from slime_store.store.resume import resume_point
 from slime_store.types import (
     ResumePoint,
@@ -18,7 +26,9 @@ from slime_store.types import (
     RolloutFnEvalOutput,
     RolloutFnTrainOutput,
     RolloutInfo,
+    RunInfo,
     SampleFilter,
+    SessionInfo,
     WeightVersionInfo,
 )
 
@@ -126,9 +136,7 @@ class RunReader:
             raise TypeError(f"fields is a collection of names, e.g. [{fields!r}]")
         wanted = None if fields is None else frozenset(fields)
         kind = loading.sample_class(sample_type)
-        return loading.iter_samples(
-            self._handle, self.name, self._pk, where or SampleFilter(), wanted, batch_size, kind
-        )
+        return walking.iter_samples(self._handle, self._pk, where or SampleFilter(), wanted, batch_size, kind)
 
     def rollouts(self, kind: Literal["train", "eval"] | None = None, *, attempts: bool = False) -> list[RolloutInfo]:
         """Return what is recorded: train first, then by rollout id.
@@ -142,6 +150,35 @@ class RunReader:
         with self._handle.reading() as connection:
             rows = RolloutRepository(connection, self._pk).infos(kind, all_attempts=attempts)
         return [rollout_info(row) for row in rows]
+
+    def rollout(
+        self, rollout_id: int, *, kind: Literal["train", "eval"] = "train", attempt: int | None = None
+    ) -> RolloutInfo:
+        """Return what is recorded of one rollout, without its samples.
+
+        Args:
+            rollout_id: which rollout.
+            kind: "train" or "eval".
+            attempt: which recording of it; None: the newest complete one.
+
+        Raises:
+            RolloutNotFoundError: it is not recorded; the error lists the nearest ids that are.
+        """
+        with self._handle.reading() as connection:
+            rollouts = RolloutRepository(connection, self._pk)
+            found = rollouts.find(self.name, kind, rollout_number(rollout_id), attempt_number(attempt))
+            return rollout_info(rollouts.info(found.id))
+
+    def info(self) -> RunInfo:
+        """Return the run's record."""
+        with self._handle.reading() as connection:
+            return run_info(RunRepository(connection).get(self.name))
+
+    def sessions(self) -> list[SessionInfo]:
+        """Return every process that wrote to the run, oldest first."""
+        with self._handle.reading() as connection:
+            rows = RunRepository(connection).sessions(self._pk)
+        return [session_info(row) for row in rows]
 
     def weight_versions(self) -> list[WeightVersionInfo]:
         """Return every weight version of the run, in the order of first use."""

@@ -14,7 +14,16 @@ from slime_store.types.outputs import (
     iter_leaf_samples,
 )
 from slime_store.types.params import ParamInfo
-from slime_store.types.records import ResumePoint, RolloutInfo, RunInfo, StoreStats, WeightVersionInfo
+from slime_store.types.records import (
+    LocatedSample,
+    ResumePoint,
+    RolloutInfo,
+    RunInfo,
+    SamplePlace,
+    SessionInfo,
+    StoreStats,
+    WeightVersionInfo,
+)
 from slime_store.types.reports import (
     BackupReport,
     CopyReport,
@@ -30,6 +39,7 @@ from slime_store.types.sample import Sample
 __all__ = [
     "BackupReport",
     "CopyReport",
+    "LocatedSample",
     "MultimodalType",
     "MultimodalTypes",
     "ParamInfo",
@@ -46,6 +56,8 @@ __all__ = [
     "RunInfo",
     "Sample",
     "SampleFilter",
+    "SamplePlace",
+    "SessionInfo",
     "StoreStats",
     "StoreStatus",
     "UpgradeReport",

@@ -32,6 +32,29 @@ class RunInfo:
 
 
 @dataclass(frozen=True)
+class SessionInfo:
+    """One process that wrote to a run; a restart is a new session.
+
+    Attributes:
+        session: its ordinal in the run, from 1.
+        host: name of its machine.
+        pid: its process.
+        started_at: when it began to write, UTC.
+        n_rollouts: rollouts it recorded, every attempt counted.
+        checkpoint_rollout_id: the rollout of the checkpoint it started from; -1: from the start; None: not known.
+        config: what it was started with. None if nothing was given.
+    """
+
+    session: int
+    host: str
+    pid: int
+    started_at: datetime
+    n_rollouts: int
+    checkpoint_rollout_id: int | None
+    config: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
 class RolloutInfo:
     """One attempt at one rollout.
 
@@ -72,6 +95,42 @@ class RolloutInfo:
     n_trajectories: int = 0
     placeholders: tuple[str, ...] = ()
     pruned_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class SamplePlace:
+    """Where a sample was recorded.
+
+    Attributes:
+        run: name of the run.
+        kind: ``"train"`` or ``"eval"``.
+        rollout_id: the number slime handed to the rollout function.
+        attempt: n-th recording of that rollout, from 1.
+        session: ordinal, in its run, of the session that wrote it, from 1.
+        dataset: name of the eval dataset, as SQL shows it; None for training.
+        position: its place in the order of the rollout, from 0.
+    """
+
+    run: str
+    kind: str
+    rollout_id: int
+    attempt: int
+    session: int
+    dataset: str | None
+    position: int
+
+
+@dataclass(frozen=True)
+class LocatedSample:
+    """A sample and its place.
+
+    Attributes:
+        place: where it was recorded.
+        sample: the sample, slime's or ours.
+    """
+
+    place: SamplePlace
+    sample: Any
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
-from slime_store.cli.failures import EXIT_CODES
 from slime_store.cli.output import Progress
-from slime_store.cli.root import cli
+from slime_store.cli.reference import commands, example_lines
 from slime_store.testing import make_eval_output, make_train_output
 from slime_store.testing.contract.opening import run_of
 from tests.cli.conftest import Command
@@ -57,16 +56,34 @@ def test_rollouts_are_listed(command: Command, filled: str) -> None:
     assert command("rollout", "list", "zweiter\nLauf 准确", "--format", "json").stdout == "[]\n"
 
 
-@pytest.mark.parametrize("arguments", [["run", "list"], ["rollout", "list", "r"], ["export", "pt", "--run", "r"]])
-def test_a_reading_command_never_makes_a_store(tmp_path: Path, arguments: list[str]) -> None:
+READING = [line for path, each in commands() if path[0] not in ("import", "db") for line in example_lines(each)[:1]]
+
+
+@pytest.mark.parametrize("line", READING)
+def test_a_reading_command_never_makes_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    monkeypatch.chdir(tmp_path)
     place = tmp_path / "runs.db"
-    out = ["--out", str(tmp_path / "x.pt")] if arguments[0] == "export" else []
-    done = invoke("--store", str(place), *arguments, *out)
+    done = invoke("--store", str(place), *shlex.split(line)[1:])
     assert done.exit_code == 3 and done.stdout == ""
     assert done.stderr == (
         f"error: there is no store at {place}; check --store (or SLIME_STORE_URL), or create one by `import`\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("line", READING)
+def test_a_reading_command_that_finds_no_run_says_where_to_look(
+    filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    done = invoke("--store", filled, *shlex.split(line)[1:])
+    if "run list" in line:
+        assert done.exit_code == 0
+        return
+    assert done.exit_code == 3 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert done.stderr.endswith("see `slime-store run list`\n")
+    assert {path.name.partition(".db")[0] for path in set(tmp_path.iterdir()) - set(before)} <= {"store"}
 
 
 def test_the_store_may_be_named_in_the_environment(filled: str) -> None:
@@ -86,37 +103,6 @@ def test_errors_name_the_next_step_and_hide_the_password(command: Command, fille
     assert lost.exit_code == 5 and "secret" not in lost.output
     odd = command("run", "list", store="mysql://u:secret@h/x")
     assert odd.exit_code == 5 and "secret" not in odd.output
-
-
-def test_every_command_is_documented_and_the_exit_codes_are_in_the_help() -> None:
-    def walk(group: click.Group, path: tuple[str, ...]) -> list[tuple[str, ...]]:
-        found = []
-        context = click.Context(group)
-        for name in group.list_commands(context):
-            each = group.get_command(context, name)
-            assert each is not None and each.help, name
-            for option in each.params:
-                assert isinstance(option, click.Argument) or option.help, (name, option.name)  # type: ignore[attr-defined]
-            found += walk(each, (*path, name)) if isinstance(each, click.Group) else [(*path, name)]
-        return found
-
-    db = [("db", verb) for verb in ("backup", "copy", "prune", "status", "upgrade", "verify")]
-    assert walk(cli, ()) == [("run", "list"), ("rollout", "list"), ("import",), ("export", "pt"), *db]
-    shown = invoke("--help").stdout
-    assert all(meaning in shown for meaning in EXIT_CODES.values())
-    assert invoke("nonsense").exit_code == 2
-
-
-def test_the_help_needs_neither_torch_nor_the_database() -> None:
-    program = (
-        "import sys, slime_store.cli.root as root\n"
-        "root.cli(['--help'], standalone_mode=False)\n"
-        "heavy = {'torch', 'pandas', 'numpy', 'sqlalchemy', 'alembic', 'PIL'} & set(sys.modules)\n"
-        "sys.exit(str(heavy) if heavy else 0)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "Take rollout dumps" in done.stdout
 
 
 def test_the_command_line_runs_as_a_module(tmp_path: Path) -> None:
