@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | bench-full | revision MESSAGE="..." | clean
+# make demo | test | lint | bench | bench-full | revision MESSAGE="..." | schema-page | clean
 # Each makes .venv by itself when it is missing. PYTHON chooses the interpreter, e.g. `make test PYTHON=python3.12`.
 
 PYTHON ?= python3
@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2
 
-.PHONY: demo test lint bench bench-full revision clean
+.PHONY: demo test lint bench bench-full revision schema-page clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/tiny_grpo.py
@@ -27,14 +27,18 @@ bench-full: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks --full --check
 
 # Writes migrations/versions/NNNN_*.py from the difference between the models and the newest revision. Read it, correct
-# it, and add its number to slime_store/schema/revisions.py. A released revision never changes; until the first release,
-# delete versions/0001_initial.py and run `make revision MESSAGE=initial` to write it anew.
+# it, and add its number to slime_store/schema/revisions.py. A released revision never changes. Views it does not see: a
+# revision that changes one, or on PostgreSQL a column that one reads, drops the view first and creates it anew, with its
+# whole SQL; what its columns mean is in slime_store/models/views. Then write the page on the schema: make schema-page.
 revision: $(VENV)/.installed-dev
 	@test -n "$(MESSAGE)" || { echo 'name it: make revision MESSAGE="add ..."'; exit 2; }
 	set -e; draft=$$(mktemp -d); trap 'rm -rf "$$draft"' EXIT; \
 	$(BIN)/alembic -x store="$$draft/store.db" upgrade head; \
 	$(BIN)/alembic -x store="$$draft/store.db" revision --autogenerate -m "$(MESSAGE)"; \
 	$(BIN)/ruff format migrations; $(BIN)/ruff check migrations
+
+schema-page: $(VENV)/.installed-dev
+	$(BIN)/python -m slime_store.schema.reference > docs/schema.md
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v < (3, 15) else \

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from slime_store.store import Run as Run
     from slime_store.store import SampleStore as SampleStore
+    from slime_store.store import copy_store as copy_store
     from slime_store.types import ParamInfo as ParamInfo
     from slime_store.types import RolloutBatch as RolloutBatch
     from slime_store.types import RolloutFnEvalOutput as RolloutFnEvalOutput
@@ -19,6 +20,7 @@ __version__ = "0.1.0"
 _ROOMS = {
     "Run": "slime_store.store",
     "SampleStore": "slime_store.store",
+    "copy_store": "slime_store.store",
     "ParamInfo": "slime_store.types",
     "RolloutBatch": "slime_store.types",
     "RolloutFnEvalOutput": "slime_store.types",

@@ -55,6 +55,24 @@ class RolloutNotFoundError(StoreError, LookupError):
         return f"run {self.run!r} has no {which}{near}; see `run.rollouts(kind={self.kind!r})`"
 
 
+class ArraysPrunedError(StoreError, LookupError):
+    """The arrays of a rollout were deleted to save space; its scalars and texts are still there."""
+
+    def __init__(
+        self, run: str, kind: str, rollout_id: int, attempt: int, pruned_at: str | None = None, by: str | None = None
+    ) -> None:
+        super().__init__(run, kind, rollout_id, attempt, pruned_at, by)
+        self.run, self.kind, self.rollout_id, self.attempt = run, kind, rollout_id, attempt
+        self.pruned_at, self.by = pruned_at, by
+
+    def __str__(self) -> str:
+        return (
+            f"the arrays of attempt {self.attempt} of {self.kind} rollout {self.rollout_id} of run {self.run!r} were "
+            f"pruned at {self.pruned_at} by {self.by}; "
+            'run.iter_samples(fields=["reward", "response", ...]) reads what is kept'
+        )
+
+
 # -- what was given cannot be stored ------------------------------------------------------------
 
 
@@ -205,6 +223,28 @@ class StoreFullError(DatabaseError):
     """The disk, the quota or the size limit is exhausted; nothing of this record was kept."""
 
 
+class BackupError(StoreError):
+    """A backup cannot be made; nothing was left behind."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"cannot back up to {self.path}: {self.reason}"
+
+
+class CopyError(StoreError):
+    """A store cannot be copied to this place, or the copy is not like the original."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(url, reason)
+        self.url, self.reason = url, reason
+
+    def __str__(self) -> str:
+        return f"cannot copy to {self.url}: {self.reason}"
+
+
 class BackgroundRecordError(StoreError):
     """A record that ran in the background failed; raised once by the next call, ``flush`` or ``close``."""
 
@@ -225,12 +265,22 @@ class SchemaError(StoreError):
 
 
 class NewerSchemaError(SchemaError):
-    """The store was written by a newer slime_store."""
+    """The store was written by a newer slime_store.
+
+    Attributes:
+        version: the newest slime_store that has written to it, as far as it says.
+    """
+
+    def __init__(self, url: str, detail: str = "", version: str | None = None) -> None:
+        super().__init__(url, detail)
+        self.args = (url, detail, version)
+        self.version = version
 
     def __str__(self) -> str:
+        needed = f" to {self.version} or later" if self.version else ""
         return (
             f"{self.url} was made by a newer slime_store (schema revision {self.detail!r} is unknown here); "
-            "upgrade the slime_store package"
+            f"upgrade the slime_store package{needed}"
         )
 
 

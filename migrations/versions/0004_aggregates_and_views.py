@@ -70,23 +70,30 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("rollout_pk", "depth", "key", name=op.f("pk_rollout_metrics")),
         sqlite_with_rowid=False,
     )
+    op.add_column("prompts", sa.Column("prompt_id", sa.Text(), nullable=True))
+    op.execute(f"UPDATE prompts SET prompt_id = {_PROMPT_ID[op.get_bind().dialect.name]}")
+    op.create_index(op.f("ix_prompts_prompt_id"), "prompts", ["prompt_id"], unique=False)
     for attribution, version in _VERSIONS.items():
         op.execute(_SUMMARIES.format(attribution=attribution, version=version))
     _fill_metrics(metrics)
     for name, query in _VIEWS.items():
-        op.execute(f"CREATE VIEW {name} AS {query.format(prompt_id=_PROMPT_ID[op.get_bind().dialect.name]).strip()}")
+        op.execute(f"CREATE VIEW {name} AS {query.strip()}")
 
 
 def downgrade() -> None:
     """Go back to 0003."""
     for name in _VIEWS:
         op.execute(f"DROP VIEW {name}")
+    op.drop_index(op.f("ix_prompts_prompt_id"), table_name="prompts")
+    op.drop_column("prompts", "prompt_id")
     op.drop_table("rollout_metrics")
     op.drop_index(op.f("ix_rollout_weight_versions_weight_version_pk"), table_name="rollout_weight_versions")
     op.drop_table("rollout_weight_versions")
 
 
 # -- rows for the rollouts that are there ----------------------------------------------------------
+
+_PROMPT_ID = {"sqlite": "lower(substr(hex(digest), 1, 16))", "postgresql": "substr(encode(digest, 'hex'), 1, 16)"}
 
 _VERSIONS = {
     "last": "SELECT rollout_pk, position, last_weight_version_pk AS version_pk FROM samples",
@@ -189,14 +196,20 @@ _SAMPLES = f"{_ROLLOUTS} JOIN samples s ON s.rollout_pk = r.id"
 _LATER = """EXISTS (SELECT 1 FROM rollouts later WHERE later.run_pk = r.run_pk AND later.kind = r.kind
     AND later.rollout_id = r.rollout_id AND later.attempt > r.attempt AND later.status = 'complete')"""
 _NEWEST = f"r.status = 'complete' AND NOT {_LATER}"
-_PROMPT_ID = {"sqlite": "lower(substr(hex(p.digest), 1, 16))", "postgresql": "substr(encode(p.digest, 'hex'), 1, 16)"}
 _WHICH = "u.name AS run, r.kind, r.rollout_id, r.attempt, e.ordinal AS session"
 _ROLLOUT = """v.label AS weight_version, r.n_groups, r.n_samples, r.n_trajectories, r.n_tokens, r.n_bytes, r.started_at,
     r.finished_at, r.metrics, r.id AS rollout_pk"""
 _TRUNCATED = "CASE WHEN s.status = 'truncated' THEN 1 ELSE 0 END"
 _EVAL_TRUNCATED = f"CASE WHEN s.eval_truncated THEN 1 WHEN NOT s.eval_truncated THEN 0 ELSE {_TRUNCATED} END"
 _OF_PROMPT = f"samples s JOIN rollouts r ON r.id = s.rollout_pk WHERE s.prompt_pk = p.id AND {_NEWEST}"
-_BY_VERSION = "PARTITION BY r.session_pk, r.kind, w.weight_version_pk"
+_BY_VERSION = "PARTITION BY r.session_pk, r.kind, COALESCE(w.weight_version_pk, r.weight_version_pk)"
+_LAST = "COALESCE(s.last_weight_version_pk, r.weight_version_pk)"
+_FIRST = "COALESCE(s.first_weight_version_pk, r.weight_version_pk)"
+
+
+def _summed(number: str) -> str:
+    return f"CASE WHEN ABS({number}) < 1e-100 THEN 0.0 WHEN ABS({number}) <= 1e100 THEN {number} END"
+
 
 _VIEWS = {
     "v_rollout_attempts": f"""
@@ -215,25 +228,26 @@ FROM {_ROLLOUTS} JOIN rollout_metrics m ON m.rollout_pk = r.id
 WHERE {_NEWEST}
 """,
     "v_samples": f"""
-SELECT {_WHICH}, d.name AS dataset, s.position, s.group_position, s.sample_position, s.segment_position, s.group_index,
-    s.sample_index AS "index", s.execution_id, s.status, s.reward, s.reward_type, v.label AS weight_version,
-    v.ordinal AS weight_version_ordinal, f.label AS first_weight_version, s.n_tokens, s.response_length,
-    s.effective_response_length, {_TRUNCATED} AS truncated, CASE WHEN s.remove_sample THEN 1 ELSE 0 END AS removed,
-    {{prompt_id}} AS prompt_id, s.non_generation_time, s.spec_accept_token_num, s.spec_draft_token_num,
-    s.spec_verify_ct, s.completion_token_num, s.cached_tokens, s.total_prompt_tokens, r.id AS rollout_pk
+SELECT {_WHICH}, d.name AS dataset, s.position, s.group_position, s.sample_position, s.segment_position,
+    s.group_index, s.sample_index AS "index", s.execution_id, s.status, s.reward, s.reward_type,
+    v.label AS weight_version, v.ordinal AS weight_version_ordinal, f.label AS first_weight_version, s.n_tokens,
+    s.response_length, s.effective_response_length, {_TRUNCATED} AS truncated,
+    CASE WHEN s.remove_sample THEN 1 ELSE 0 END AS removed, p.prompt_id, s.non_generation_time,
+    s.spec_accept_token_num, s.spec_draft_token_num, s.spec_verify_ct, s.completion_token_num, s.cached_tokens,
+    s.total_prompt_tokens, r.id AS rollout_pk
 FROM {_SAMPLES}
-LEFT JOIN eval_datasets d ON d.rollout_pk = s.rollout_pk AND d.position = s.dataset_position
-LEFT JOIN weight_versions v ON v.id = s.last_weight_version_pk
-LEFT JOIN weight_versions f ON f.id = s.first_weight_version_pk
 LEFT JOIN prompts p ON p.id = s.prompt_pk
+LEFT JOIN weight_versions v ON v.id = {_LAST}
+LEFT JOIN weight_versions f ON f.id = {_FIRST}
+LEFT JOIN eval_datasets d ON d.rollout_pk = s.rollout_pk AND d.position = s.dataset_position
 WHERE {_NEWEST}
 """,
     "v_sample_texts": f"""
-SELECT {_WHICH}, s.position, {{prompt_id}} AS prompt_id, COALESCE(p.text, p.document) AS prompt,
+SELECT {_WHICH}, s.position, p.prompt_id, COALESCE(p.text, p.document) AS prompt,
     COALESCE(t.response, '') AS response, t.label, r.id AS rollout_pk
 FROM {_SAMPLES}
-LEFT JOIN sample_texts t ON t.rollout_pk = s.rollout_pk AND t.position = s.position
 LEFT JOIN prompts p ON p.id = s.prompt_pk
+LEFT JOIN sample_texts t ON t.rollout_pk = s.rollout_pk AND t.position = s.position
 WHERE {_NEWEST}
 """,
     "v_sample_rewards": f"""
@@ -249,7 +263,7 @@ JOIN weight_versions v ON v.id = w.weight_version_pk
 WHERE {_NEWEST}
 """,
     "v_prompts": f"""
-SELECT {{prompt_id}} AS prompt_id, COALESCE(p.text, p.document) AS prompt,
+SELECT p.prompt_id, COALESCE(p.text, p.document) AS prompt,
     CASE WHEN p.text IS NULL THEN 1 ELSE 0 END AS is_document,
     (SELECT COUNT(*) FROM {_OF_PROMPT}) AS n_samples,
     (SELECT COUNT(DISTINCT r.id) FROM {_OF_PROMPT}) AS n_rollouts, p.id AS prompt_pk
@@ -259,40 +273,51 @@ WHERE EXISTS (SELECT 1 FROM {_OF_PROMPT})
     "v_eval": f"""
 SELECT u.name AS run, r.rollout_id, r.attempt, e.ordinal AS session, d.name AS dataset,
     s.position - d.first_position AS dataset_position, s.group_index, s.sample_index AS "index", s.status,
-    s.eval_reward AS reward, {_EVAL_TRUNCATED} AS truncated, s.reward AS sample_reward,
-    s.reward_type AS sample_reward_type, v.label AS weight_version, t.label AS eval_weight_version, s.n_tokens,
-    s.response_length, s.effective_response_length, {{prompt_id}} AS prompt_id, s.position, r.id AS rollout_pk
+    CASE WHEN s.eval_reward IS NOT NULL THEN s.eval_reward WHEN NOT EXISTS (
+        SELECT 1 FROM samples o WHERE o.rollout_pk = s.rollout_pk AND o.eval_reward IS NOT NULL
+        AND o.position >= d.first_position AND o.position < d.first_position + d.n_samples
+    ) THEN s.reward END AS reward,
+    {_EVAL_TRUNCATED} AS truncated, s.reward AS sample_reward, s.reward_type AS sample_reward_type,
+    v.label AS weight_version, t.label AS eval_weight_version, s.n_tokens, s.response_length,
+    s.effective_response_length, p.prompt_id, s.position, r.id AS rollout_pk
 FROM {_SAMPLES}
 JOIN eval_datasets d ON d.rollout_pk = s.rollout_pk AND d.position = s.dataset_position
-LEFT JOIN weight_versions v ON v.id = s.last_weight_version_pk
-LEFT JOIN weight_versions t ON t.id = r.weight_version_pk
 LEFT JOIN prompts p ON p.id = s.prompt_pk
+LEFT JOIN weight_versions v ON v.id = {_LAST}
+LEFT JOIN weight_versions t ON t.id = r.weight_version_pk
 WHERE r.kind = 'eval' AND {_NEWEST}
 """,
     "v_eval_summary": f"""
-SELECT u.name AS run, r.rollout_id, r.attempt, e.ordinal AS session, d.name AS dataset,
-    COALESCE(t.label, x.label) AS weight_version, d.n_samples, COALESCE(c.n_rewards, 0) AS n_rewards,
-    COALESCE(c.n_prompts, 0) AS n_prompts,
-    CASE WHEN c.n_rewards = c.n_summed THEN c.reward_sum / NULLIF(c.n_rewards, 0) END AS reward_mean,
+SELECT u.name AS run, r.rollout_id, r.attempt, e.ordinal AS session, d.name AS dataset, v.label AS weight_version,
+    d.n_samples, COALESCE(c.n_rewards, 0) AS n_rewards, COALESCE(c.n_prompts, 0) AS n_prompts, c.reward_mean,
     c.truncated_share, c.response_length_mean, r.id AS rollout_pk
 FROM {_ROLLOUTS}
 JOIN eval_datasets d ON d.rollout_pk = r.id
+LEFT JOIN samples s ON s.rollout_pk = d.rollout_pk AND s.position = d.first_position AND d.n_samples > 0
+LEFT JOIN weight_versions v ON v.id = {_LAST}
 LEFT JOIN (
-    SELECT s.rollout_pk, s.dataset_position, COUNT(s.eval_reward) AS n_rewards,
-        COUNT(DISTINCT s.prompt_pk) AS n_prompts,
-        COUNT(CASE WHEN ABS(s.eval_reward) <= 1e100 THEN 1 END) AS n_summed,
-        SUM(CASE WHEN ABS(s.eval_reward) < 1e-100 THEN 0.0
-            WHEN ABS(s.eval_reward) <= 1e100 THEN s.eval_reward END) AS reward_sum,
-        CAST(AVG({_EVAL_TRUNCATED}) AS DOUBLE PRECISION) AS truncated_share,
-        AVG(CAST(s.response_length AS DOUBLE PRECISION)) AS response_length_mean,
-        CASE WHEN COUNT(s.last_weight_version_pk) = COUNT(*)
-            AND MIN(s.last_weight_version_pk) = MAX(s.last_weight_version_pk)
-            THEN MIN(s.last_weight_version_pk) END AS weight_version_pk
-    FROM rollouts r JOIN samples s ON s.rollout_pk = r.id
-    WHERE r.kind = 'eval' AND {_NEWEST} GROUP BY s.rollout_pk, s.dataset_position
+    SELECT q.rollout_pk, q.dataset_position,
+        CAST(CASE WHEN SUM(q.n_given) > 0 THEN SUM(q.n_given) ELSE SUM(q.n_own) END AS BIGINT) AS n_rewards,
+        COUNT(*) AS n_prompts,
+        CASE WHEN SUM(q.n_given) > 0 THEN
+            CASE WHEN SUM(q.n_given) = SUM(q.n_given_summed) THEN SUM(q.given / NULLIF(q.n_given, 0))
+                / NULLIF(COUNT(q.given), 0) END
+        WHEN SUM(q.n_own) = SUM(q.n_own_summed) THEN SUM(q.own / NULLIF(q.n_own, 0)) / NULLIF(COUNT(q.own), 0)
+        END AS reward_mean,
+        CAST(SUM(q.n_truncated) AS DOUBLE PRECISION) / SUM(q.n_samples) AS truncated_share,
+        SUM(q.response_length_sum) / NULLIF(SUM(q.n_response_lengths), 0) AS response_length_mean
+    FROM (
+        SELECT s.rollout_pk, s.dataset_position, COUNT(*) AS n_samples, COUNT(s.eval_reward) AS n_given,
+            COUNT({_summed("s.eval_reward")}) AS n_given_summed, SUM({_summed("s.eval_reward")}) AS given,
+            COUNT(s.reward) AS n_own, COUNT({_summed("s.reward")}) AS n_own_summed, SUM({_summed("s.reward")}) AS own,
+            SUM({_EVAL_TRUNCATED}) AS n_truncated, COUNT(s.response_length) AS n_response_lengths,
+            SUM(CAST(s.response_length AS DOUBLE PRECISION)) AS response_length_sum
+        FROM rollouts r JOIN samples s ON s.rollout_pk = r.id
+        WHERE r.kind = 'eval' AND {_NEWEST}
+        GROUP BY s.rollout_pk, s.dataset_position, COALESCE(s.prompt_pk, -1 - s.position)
+    ) q
+    GROUP BY q.rollout_pk, q.dataset_position
 ) c ON c.rollout_pk = r.id AND c.dataset_position = d.position
-LEFT JOIN weight_versions t ON t.id = r.weight_version_pk
-LEFT JOIN weight_versions x ON x.id = c.weight_version_pk
 WHERE r.kind = 'eval' AND {_NEWEST}
 """,
     "v_rewards_by_weight_version": f"""
@@ -315,7 +340,8 @@ FROM (
         SUM(q.response_length_sum) / NULLIF(SUM(q.n_response_lengths), 0) AS response_length_mean,
         MIN(q.rollout_id) AS first_rollout_id, MAX(q.rollout_id) AS last_rollout_id
     FROM (
-        SELECT r.run_pk, r.session_pk, r.kind, r.rollout_id, w.weight_version_pk, w.n_samples, w.n_rewards, w.n_none,
+        SELECT r.run_pk, r.session_pk, r.kind, r.rollout_id,
+            COALESCE(w.weight_version_pk, r.weight_version_pk) AS weight_version_pk, w.n_samples, w.n_rewards, w.n_none,
             w.n_nan, w.reward_m2, w.reward_min, w.reward_max, w.n_truncated, w.n_response_lengths,
             w.response_length_sum, w.reward_sum / NULLIF(w.n_rewards, 0) AS part_mean,
             SUM(w.reward_sum) OVER ({_BY_VERSION})

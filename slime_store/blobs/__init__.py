@@ -1,6 +1,6 @@
 """Where large bytes live: in the database, or in a directory beside it."""
 
 from slime_store.blobs.directory import BlobDirectory, sync_directory
-from slime_store.blobs.payload import FILE_BYTES, PART_BYTES, Payload, PayloadWriter
+from slime_store.blobs.payload import FILE_BYTES, MAX_BYTES, PART_BYTES, Payload, PayloadWriter
 
-__all__ = ["FILE_BYTES", "PART_BYTES", "BlobDirectory", "Payload", "PayloadWriter", "sync_directory"]
+__all__ = ["FILE_BYTES", "MAX_BYTES", "PART_BYTES", "BlobDirectory", "Payload", "PayloadWriter", "sync_directory"]

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,49 @@ class BlobDirectory:
     def has(self, name: str) -> bool:
         """Return whether a file is there."""
         return self._path(name).exists()
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file.
+
+        Raises:
+            BlobMissingError: there is no such file.
+        """
+        try:
+            return self._path(name).stat().st_size
+        except FileNotFoundError:
+            raise BlobMissingError(name) from None
+
+    def copy_to(self, other: BlobDirectory, name: str) -> bool:
+        """Give another directory a file under the same name: linked where that is possible, else copied and synced.
+
+        Files never change once they have their name, so both may have the same one. Returns False where there is no
+        such file. Call ``other.sync()`` when all are there.
+        """
+        source, target = self._path(name), other._path(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, target)
+        except FileExistsError:
+            return True
+        except FileNotFoundError:
+            return False
+        except OSError:  # another file system, or one without links
+            temporary = target.with_name(target.name + _TEMPORARY)
+            try:
+                shutil.copyfile(source, temporary)
+            except FileNotFoundError:
+                return False
+            with open(temporary, "rb") as file:
+                _sync(file.fileno())
+            os.rename(temporary, target)
+        return True
+
+    def sync(self) -> None:
+        """Make the names of all files outlive a loss of power."""
+        if self.root.is_dir():
+            for path in sorted(path for path in self.root.iterdir() if path.is_dir()):
+                sync_directory(path)
+            sync_directory(self.root)
 
     def remove(self, name: str) -> None:
         """Delete a file; one that is gone already is no error."""

@@ -15,6 +15,9 @@ SQLite writes large values page by page into its log and again into the file; do
 PART_BYTES = 512 * 1024
 """Blobs in the database are cut into parts of this size: no value comes near SQLite's or PostgreSQL's limit of 1 GB."""
 
+MAX_BYTES = PART_BYTES * (2**15 - 2)
+"""Most bytes of a blob in the database, 16 GB: the number of a part has 16 bits, one of them a sign."""
+
 
 @dataclass(frozen=True)
 class Payload:
@@ -55,6 +58,11 @@ class PayloadWriter:
             file_name = self._directory.write(data)
             self._written.append(file_name)
         return Payload(codec, dtype, n_raw_bytes, len(data), None if file_name else data, file_name)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether large payloads go to side files."""
+        return self._directory is not None
 
     @property
     def written(self) -> list[str]:

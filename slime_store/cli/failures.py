@@ -25,6 +25,7 @@ EXIT_CODES = {
     3: "what was asked for is not there",
     4: "a file or a value cannot be used",
     5: "the database cannot be used",
+    6: "something in the store is damaged",
 }
 
 

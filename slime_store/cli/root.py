@@ -27,6 +27,7 @@ _EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code}  {meaning}" for code, meani
         "rollout": "slime_store.cli.rollout:rollout",
         "import": "slime_store.cli.importing:import_dumps",
         "export": "slime_store.cli.export:export",
+        "db": "slime_store.cli.db:db",
     },
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -24,7 +24,7 @@ class StoreOpener:
         """Open the store read-only: it is never created, upgraded or written to."""
         from slime_store import SampleStore
 
-        with SampleStore.open(self._named(), read_only=True) as store:
+        with SampleStore.open(self.named(), read_only=True) as store:
             yield store
 
     @contextmanager
@@ -38,10 +38,24 @@ class StoreOpener:
         """Open a run for writing; the store and the run are made if they are not there."""
         from slime_store import SampleStore
 
-        with SampleStore.open(self._named()) as store:
+        with SampleStore.open(self.named()) as store:
             yield store.run(name)
 
-    def _named(self) -> str:
+    @contextmanager
+    def writing(self) -> Iterator[SampleStore]:
+        """Open a store that is there for writing."""
+        from slime_store import SampleStore
+        from slime_store.config import StoreConfig
+        from slime_store.errors import StoreNotFoundError
+
+        config = StoreConfig.parse(self.named())
+        if config.path is not None and not config.path.exists():
+            raise StoreNotFoundError(config.display_url)
+        with SampleStore.open(self.named()) as store:
+            yield store
+
+    def named(self) -> str:
+        """Return the URL that was given; a ``Failure`` without one."""
         if not self.url:
             raise Failure("which store? give --store PATH_OR_URL, or set SLIME_STORE_URL", 2)
         return self.url

@@ -3,14 +3,18 @@
 from slime_store.database.after_fork import tell_after_fork
 from slime_store.database.bulk import chunked, insert_rows
 from slime_store.database.changes import schema_change
+from slime_store.database.compaction import compact
 from slime_store.database.engine import create_store_engine, engine_config
 from slime_store.database.failures import translate_os_error, translated
 from slime_store.database.filesystem import filesystem_type
-from slime_store.database.journal import settle_journal
+from slime_store.database.journal import settle_journal, truncate_log
+from slime_store.database.pages import copy_pages
 from slime_store.database.transactions import read, write
 
 __all__ = [
     "chunked",
+    "compact",
+    "copy_pages",
     "create_store_engine",
     "engine_config",
     "filesystem_type",
@@ -21,5 +25,6 @@ __all__ = [
     "tell_after_fork",
     "translate_os_error",
     "translated",
+    "truncate_log",
     "write",
 ]

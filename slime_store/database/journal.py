@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 
 from slime_store.database import filesystem
 from slime_store.database.engine import engine_config
+from slime_store.database.forks import guarded_transaction
 from slime_store.database.sqlite import file_uri
 from slime_store.database.transactions import read
 
@@ -35,6 +36,25 @@ def settle_journal(engine: Engine) -> None:
         engine.dispose()
         _leave_write_ahead_log(config.path)
     filesystem.warn_of_network(config.path, kind, _mode(engine))
+
+
+def truncate_log(engine: Engine) -> bool:
+    """Write the whole write-ahead log into the file and cut it to nothing; waits for nobody. Tells whether it could.
+
+    SQLite itself writes the log into the file as it grows (every 1,000 pages), but begins it anew only when no reader
+    needs it any more; a long reader leaves a log as long as what was written meanwhile.
+    """
+    with guarded_transaction(engine), contextlib.suppress(sqlite3.Error), engine.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        timeout = driver.execute("PRAGMA busy_timeout").fetchone()[0]
+        driver.execute("PRAGMA busy_timeout = 0")
+        try:
+            busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            driver.execute(f"PRAGMA busy_timeout = {timeout}")
+        return not busy
+    return False
 
 
 def _mode(engine: Engine) -> str:

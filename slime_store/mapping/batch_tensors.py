@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from slime_store.codecs.base import Array
 from slime_store.errors import BatchError
-from slime_store.mapping.decode import StoredSamples
+from slime_store.mapping.decode import StoredPack, StoredSamples
 from slime_store.mapping.packs import OpenPack, open_pack, piece_value
 from slime_store.mapping.threads import map_in_threads, threads_for
 
@@ -26,6 +26,10 @@ BATCH_DTYPES: dict[str, np.dtype[Any] | None] = {
     "rollout_routed_experts": None,
 }
 """What slime's trainer moves to the GPU, by field; None: the dtype that was recorded."""
+
+
+_TOGETHER_BYTES = 24 << 20
+"""Stored bytes of packs that are in memory, and decompressed, at a time."""
 
 
 def batch_tensors(
@@ -46,18 +50,32 @@ def batch_tensors(
     """
     numbers = {row["position"]: i for i, row in enumerate(stored.columns)}
     columns: dict[str, list[Any]] = {name: [None] * len(numbers) for name in BATCH_DTYPES}
-    packs = [pack for pack in stored.packs if pack.field in columns]
-    n_bytes = sum(len(pack.encoded.data) for pack in packs)
-    opened = map_in_threads(lambda pack: open_pack(pack.encoded, pack.layout), packs, threads_for(n_bytes))
-    for stored_pack, pack in zip(packs, opened, strict=True):
-        column, dtype = columns[stored_pack.field], BATCH_DTYPES[stored_pack.field]
-        for position, array in pack.arrays(stored_pack.first_position, numbers):
-            column[numbers[position]] = _pack_tensor(pack, array, dtype)
+    for packs in _together([pack for pack in stored.packs if pack.field in columns]):
+        n_bytes = sum(pack.n_bytes for pack in packs)
+        opened = map_in_threads(lambda pack: open_pack(pack.encoded, pack.layout), packs, threads_for(n_bytes))
+        for stored_pack, pack in zip(packs, opened, strict=True):
+            column, dtype = columns[stored_pack.field], BATCH_DTYPES[stored_pack.field]
+            for position, array in pack.arrays(stored_pack.first_position, numbers):
+                column[numbers[position]] = _pack_tensor(pack, array, dtype)
     for i, values in exact.items():
         for name, dtype in BATCH_DTYPES.items():
             if values.get(name) is not None:
                 columns[name][i] = _exact_tensor(values[name], dtype, where, i, name)
     return columns
+
+
+def _together(packs: Sequence[StoredPack]) -> Iterator[list[StoredPack]]:
+    """Cut packs into lists that are decompressed together: large ones two by two, so that few are in memory."""
+    chosen: list[StoredPack] = []
+    n_bytes = 0
+    for pack in packs:
+        if chosen and n_bytes + pack.n_bytes > _TOGETHER_BYTES:
+            yield chosen
+            chosen, n_bytes = [], 0
+        chosen.append(pack)
+        n_bytes += pack.n_bytes
+    if chosen:
+        yield chosen
 
 
 def empty_tensor(name: str) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,12 +38,26 @@ def documents_of(stored: StoredSamples, fields: Collection[str] | None) -> Itera
 
 @dataclass(frozen=True)
 class StoredPack:
-    """An array pack as it lies in the database."""
+    """An array pack as it is stored.
+
+    Attributes:
+        n_bytes: of its stored bytes.
+        data: these bytes, or for a large pack what reads them, inside the transaction that found it.
+    """
 
     field: str
     first_position: int
-    encoded: EncodedArray
+    codec: str
+    dtype: str
     layout: str
+    n_bytes: int
+    data: bytes | Callable[[], bytes]
+
+    @property
+    def encoded(self) -> EncodedArray:
+        """The pack's bytes: those of a large one are read anew each time, and kept only as long as the caller does."""
+        data = self.data() if callable(self.data) else self.data
+        return EncodedArray(self.codec, self.dtype, (), data)
 
 
 @dataclass

@@ -15,6 +15,7 @@ from slime_store.mapping import columns, rewards
 from slime_store.mapping.blob_memo import DIGEST_BYTES, BlobMemo
 from slime_store.mapping.encoded import EncodedDataset, EncodedPrompt, EncodedRollout, EncodedSample
 from slime_store.mapping.fields import ARRAY_FIELDS, FIELDS, MAX_TEXT, Home, is_omitted
+from slime_store.mapping.limits import check_sizes
 from slime_store.mapping.nesting import FlatSamples, Place, flatten
 from slime_store.mapping.packs import PackBuilder, to_piece
 from slime_store.mapping.text import indexable, searchable
@@ -84,6 +85,7 @@ class RolloutEncoder:
         rollout.packs = [pack for builder in self._builders.values() for pack in builder.packs]
         rollout.blobs = self._memo.arrays
         rollout.placeholders = self._documents.placeholders + self._inline.placeholders
+        check_sizes(rollout)
         return rollout
 
     def _dataset(self, rollout: EncodedRollout, dataset_position: int, key: Any, content: Any) -> None:
@@ -247,8 +249,13 @@ def prompt_digest(prompt: Any) -> bytes:
 def _encode_prompt(prompt: Any, where: str, documents: DocumentEncoder) -> EncodedPrompt:
     text = prompt if type(prompt) is str and len(prompt) <= MAX_TEXT and searchable(prompt) == prompt else None
     document = None if text is not None else documents.document(prompt, where)
+    return EncodedPrompt(stored_prompt_digest(text, document), text, document)
+
+
+def stored_prompt_digest(text: str | None, document: str | None) -> bytes:
+    """Return the digest of a prompt's row."""
     content = b"text\0" + text.encode() if text is not None else b"document\0" + str(document).encode()
-    return EncodedPrompt(hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest(), text, document)
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
 def as_train(output: Any) -> tuple[Any, Any]:

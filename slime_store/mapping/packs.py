@@ -175,6 +175,7 @@ def unpack(
         BlobCorruptError: the bytes or the layout are damaged.
     """
     pack = open_pack(encoded, layout)
+    del encoded  # a large pack's bytes are not needed while its values are made
     for position, array in pack.arrays(first_position, positions):
         yield position, piece_value(pack.of, pack.type, array)
 

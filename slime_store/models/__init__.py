@@ -4,6 +4,7 @@ from slime_store.models.aggregate import RolloutMetricRow, RolloutWeightVersionR
 from slime_store.models.base import Base
 from slime_store.models.blob import BlobPartRow, BlobReferenceRow, BlobRow
 from slime_store.models.imported import ImportRow
+from slime_store.models.pin import PinRow
 from slime_store.models.prompt import PromptRow
 from slime_store.models.rollout import EvalDatasetRow, RolloutRow, RolloutStateRow, SampleGroupRow
 from slime_store.models.run import AdoptionRow, CheckpointRow, RunRow, SessionRow
@@ -25,6 +26,7 @@ __all__ = [
     "CheckpointRow",
     "EvalDatasetRow",
     "ImportRow",
+    "PinRow",
     "PromptRow",
     "RolloutMetricRow",
     "RolloutRow",

@@ -19,7 +19,7 @@ class RolloutWeightVersionRow(Base):
     __table_args__ = (Index(None, "weight_version_pk"), {"sqlite_with_rowid": False})
 
     rollout_pk: Mapped[int] = mapped_column(
-        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False, doc="the rollout"
     )
     attribution: Mapped[str] = mapped_column(
         Text,
@@ -54,7 +54,7 @@ class RolloutMetricRow(Base):
     __table_args__ = ({"sqlite_with_rowid": False},)
 
     rollout_pk: Mapped[int] = mapped_column(
-        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False, doc="the rollout"
     )
     depth: Mapped[int] = mapped_column(
         SmallInteger, primary_key=True, autoincrement=False, doc="1: a key of the metrics; more: a dict inside"

@@ -21,27 +21,33 @@ class RolloutRow(Base):
         {"sqlite_autoincrement": True},
     )
 
-    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
-    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
-    session_pk: Mapped[int] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"))
-    kind: Mapped[str] = mapped_column(Text)  # "train", "eval", or "journal": one group of a rollout under way
-    rollout_id: Mapped[int]  # the number slime hands to generate_rollout
-    attempt: Mapped[int]  # 1 for the first recording of this rollout_id; journal: numbers the groups
-    status: Mapped[str] = mapped_column(Text)  # "complete", or "open" for the journal
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True, doc="key")
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), doc="the run")
+    session_pk: Mapped[int] = mapped_column(
+        ForeignKey("sessions.id", ondelete="CASCADE"), doc="the session that recorded it"
+    )
+    kind: Mapped[str] = mapped_column(Text, doc='"train", "eval", or "journal": one group of a rollout under way')
+    rollout_id: Mapped[int] = mapped_column(doc="the number slime hands to generate_rollout")
+    attempt: Mapped[int] = mapped_column(
+        doc="1 for the first recording of this rollout_id; journal: numbers the groups"
+    )
+    status: Mapped[str] = mapped_column(Text, doc='"complete", or "open" for the journal')
     weight_version_pk: Mapped[int | None] = mapped_column(
-        ForeignKey("weight_versions.id", ondelete="SET NULL")
-    )  # the version an eval was told it measures
-    nesting: Mapped[str] = mapped_column(Text)  # JSON: how the samples lie in lists; see mapping/nesting.py
-    layouts: Mapped[str] = mapped_column(Text)  # JSON: attribute names of the samples, one list per distinct set
-    metrics: Mapped[str] = mapped_column(Text)  # document; "null" when None
-    placeholders: Mapped[str] = mapped_column(Text)  # JSON list of paths that lenient mode could not keep
-    n_groups: Mapped[int]
-    n_samples: Mapped[int]
-    n_trajectories: Mapped[int]  # fan-out siblings counted once
-    n_tokens: Mapped[int]
-    n_bytes: Mapped[int]  # stored bytes of arrays, blobs, text and documents
-    started_at: Mapped[datetime]
-    finished_at: Mapped[datetime | None]
+        ForeignKey("weight_versions.id", ondelete="SET NULL"), doc="the version an eval was told it measures"
+    )
+    nesting: Mapped[str] = mapped_column(Text, doc="JSON: how the samples lie in lists; see mapping/nesting.py")
+    layouts: Mapped[str] = mapped_column(Text, doc="JSON: attribute names of the samples, one list per distinct set")
+    metrics: Mapped[str] = mapped_column(Text, doc='document; "null" when None')
+    placeholders: Mapped[str] = mapped_column(Text, doc="JSON list of paths that lenient mode could not keep")
+    n_groups: Mapped[int] = mapped_column(doc="train: elements of the outer list; eval: 0")
+    n_samples: Mapped[int] = mapped_column(doc="samples")
+    n_trajectories: Mapped[int] = mapped_column(doc="fan-out siblings counted once")
+    n_tokens: Mapped[int] = mapped_column(doc="tokens, prompts included")
+    n_bytes: Mapped[int] = mapped_column(doc="stored bytes of arrays, blobs, text and documents")
+    started_at: Mapped[datetime] = mapped_column(doc="when recording it, or it itself, began")
+    finished_at: Mapped[datetime | None] = mapped_column(doc="when it was recorded")
+    pruned_at: Mapped[datetime | None] = mapped_column(doc="when its arrays were deleted; NULL: they are there")
+    pruned_by: Mapped[str | None] = mapped_column(Text, doc="what asked for it, for people")
 
 
 class RolloutStateRow(Base):
@@ -50,9 +56,9 @@ class RolloutStateRow(Base):
     __tablename__ = "rollout_states"
 
     rollout_pk: Mapped[int] = mapped_column(
-        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False, doc="the rollout"
     )
-    state: Mapped[str] = mapped_column(Text)  # document
+    state: Mapped[str] = mapped_column(Text, doc="document")
 
 
 class SampleGroupRow(Base):
@@ -62,13 +68,13 @@ class SampleGroupRow(Base):
     __table_args__ = ({"sqlite_with_rowid": False},)
 
     rollout_pk: Mapped[int] = mapped_column(
-        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False, doc="the rollout"
     )
-    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    first_position: Mapped[int]  # of its first sample
-    n_samples: Mapped[int]
-    n_trajectories: Mapped[int]
-    group_index: Mapped[int | None]  # as the samples say, when they agree
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False, doc="order in the rollout, from 0")
+    first_position: Mapped[int] = mapped_column(doc="of its first sample")
+    n_samples: Mapped[int] = mapped_column(doc="samples")
+    n_trajectories: Mapped[int] = mapped_column(doc="fan-out siblings counted once")
+    group_index: Mapped[int | None] = mapped_column(doc="as the samples say, when they agree")
 
 
 class EvalDatasetRow(Base):
@@ -78,11 +84,11 @@ class EvalDatasetRow(Base):
     __table_args__ = (Index(None, "name"), {"sqlite_with_rowid": False})
 
     rollout_pk: Mapped[int] = mapped_column(
-        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False, doc="the eval"
     )
-    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    name: Mapped[str] = mapped_column(Text)  # the exact key is in `content` when it is not clean text
-    first_position: Mapped[int]  # of its first sample
-    n_samples: Mapped[int]
-    nesting: Mapped[str | None] = mapped_column(Text)  # None: the dataset dict has no "samples"
-    content: Mapped[str] = mapped_column(Text)  # document: all keys but "samples", e.g. rewards, truncated
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False, doc="order in the eval, from 0")
+    name: Mapped[str] = mapped_column(Text, doc="the exact key is in `content` when it is not clean text")
+    first_position: Mapped[int] = mapped_column(doc="of its first sample")
+    n_samples: Mapped[int] = mapped_column(doc="samples; they follow the first")
+    nesting: Mapped[str | None] = mapped_column(Text, doc='NULL: the dataset dict has no "samples"')
+    content: Mapped[str] = mapped_column(Text, doc='document: all keys but "samples", e.g. rewards, truncated')

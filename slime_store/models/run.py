@@ -16,10 +16,10 @@ class RunRow(Base):
     __tablename__ = "runs"
     __table_args__ = (UniqueConstraint("name"), {"sqlite_autoincrement": True})
 
-    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
-    name: Mapped[str] = mapped_column(Text)
-    config: Mapped[str] = mapped_column(Text)  # document: of the first start; "null" when none was given
-    created_at: Mapped[datetime]
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True, doc="key")
+    name: Mapped[str] = mapped_column(Text, doc="its name, unique in the store")
+    config: Mapped[str] = mapped_column(Text, doc='document: of the first start; "null" when none was given')
+    created_at: Mapped[datetime] = mapped_column(doc="when it was first opened")
 
 
 class SessionRow(Base):
@@ -28,16 +28,18 @@ class SessionRow(Base):
     __tablename__ = "sessions"
     __table_args__ = (UniqueConstraint("run_pk", "ordinal"), {"sqlite_autoincrement": True})
 
-    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
-    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
-    ordinal: Mapped[int]  # 1 for the run's first session
-    host: Mapped[str] = mapped_column(Text)
-    pid: Mapped[int]
-    started_at: Mapped[datetime]
-    client: Mapped[str] = mapped_column(Text)  # document: versions of slime_store, Python, ...
-    config: Mapped[str] = mapped_column(Text)  # document: what this session was started with; "null" when not given
-    checkpoint_rollout_id: Mapped[int | None]  # the checkpoint it started from; -1: from the start; None: not known
-    lineage: Mapped[str | None] = mapped_column(Text)  # document: what must agree for its rollouts to be adopted
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True, doc="key")
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), doc="the run")
+    ordinal: Mapped[int] = mapped_column(doc="1 for the run's first session")
+    host: Mapped[str] = mapped_column(Text, doc="name of the machine")
+    pid: Mapped[int] = mapped_column(doc="process id")
+    started_at: Mapped[datetime] = mapped_column(doc="when it first wrote")
+    client: Mapped[str] = mapped_column(Text, doc="document: versions of slime_store, Python, ...")
+    config: Mapped[str] = mapped_column(Text, doc='document: what this session was started with; "null" when not given')
+    checkpoint_rollout_id: Mapped[int | None] = mapped_column(
+        doc="the checkpoint it started from; -1: from the start; NULL: not known"
+    )
+    lineage: Mapped[str | None] = mapped_column(Text, doc="document: what must agree for its rollouts to be adopted")
 
 
 class CheckpointRow(Base):
@@ -47,10 +49,16 @@ class CheckpointRow(Base):
     __table_args__ = ({"sqlite_with_rowid": False},)
 
     session_pk: Mapped[int] = mapped_column(
-        BigKey, ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+        BigKey,
+        ForeignKey("sessions.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+        doc="the session that saved it",
     )
-    rollout_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    saved_at: Mapped[datetime]
+    rollout_id: Mapped[int] = mapped_column(
+        primary_key=True, autoincrement=False, doc="the rollout after which it was saved"
+    )
+    saved_at: Mapped[datetime] = mapped_column(doc="when")
 
 
 class AdoptionRow(Base):
@@ -60,9 +68,13 @@ class AdoptionRow(Base):
     __table_args__ = (Index(None, "rollout_pk"), {"sqlite_with_rowid": False})
 
     session_pk: Mapped[int] = mapped_column(
-        BigKey, ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+        BigKey, ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True, autoincrement=False, doc="the session"
     )
     rollout_pk: Mapped[int] = mapped_column(
-        BigKey, ForeignKey("rollouts.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+        BigKey,
+        ForeignKey("rollouts.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+        doc="the rollout it was handed",
     )
-    adopted_at: Mapped[datetime]
+    adopted_at: Mapped[datetime] = mapped_column(doc="when")

@@ -20,14 +20,16 @@ class WeightVersionRow(Base):
         {"sqlite_autoincrement": True},
     )
 
-    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
-    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
-    session_pk: Mapped[int] = mapped_column(ForeignKey("sessions.id", ondelete="CASCADE"))
-    label: Mapped[str] = mapped_column(Text)  # opaque, e.g. "42": compare for equality only, never sort as text
-    ordinal: Mapped[int]  # order of first use in the run, from 1
-    first_seen_at: Mapped[datetime]
-    params: Mapped[str] = mapped_column(Text)  # document: list of ParamInfo; "null" when none was given
-    notes: Mapped[str] = mapped_column(Text)  # document: what record_weight_version was given as metadata
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True, doc="key")
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), doc="the run")
+    session_pk: Mapped[int] = mapped_column(
+        ForeignKey("sessions.id", ondelete="CASCADE"), doc="the session whose engine named it"
+    )
+    label: Mapped[str] = mapped_column(Text, doc='opaque, e.g. "42": compare for equality only, never sort as text')
+    ordinal: Mapped[int] = mapped_column(doc="order of first use in the run, from 1")
+    first_seen_at: Mapped[datetime] = mapped_column(doc="when it was first recorded")
+    params: Mapped[str] = mapped_column(Text, doc='document: list of ParamInfo; "null" when none was given')
+    notes: Mapped[str] = mapped_column(Text, doc="document: what record_weight_version was given as metadata")
 
 
 class SampleWeightVersionRow(Base):
@@ -42,8 +44,8 @@ class SampleWeightVersionRow(Base):
         {"sqlite_with_rowid": False},
     )
 
-    rollout_pk: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
-    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    run_position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # which run of equal labels
-    weight_version_pk: Mapped[int] = mapped_column(ForeignKey("weight_versions.id"))
-    n_turns: Mapped[int]  # how many entries in a row have this label
+    rollout_pk: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False, doc="the rollout")
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False, doc="the sample")
+    run_position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False, doc="which run of equal labels")
+    weight_version_pk: Mapped[int] = mapped_column(ForeignKey("weight_versions.id"), doc="the version")
+    n_turns: Mapped[int] = mapped_column(doc="how many entries in a row have this label")

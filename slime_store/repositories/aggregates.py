@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, select
+from sqlalchemy import ColumnElement, Connection, Row, Table, func, select
 
 from slime_store.database import chunked, insert_rows
 from slime_store.mapping.aggregates import MAX_SUMMED, Summary, summaries
@@ -87,6 +87,28 @@ class AggregateRepository:
         entries = [(rollout_pk, *key, value) for key, value in rollout.metric_values.items()]
         self._insert(RolloutMetricRow, ("rollout_pk", "depth", "key", "value"), entries)
 
+    def sums(self, rollout_pks: Sequence[int], attribution: str = "last") -> list[Row[Any]]:
+        """Return what each rollout comes to by weight version; those without samples have no row.
+
+        Columns: rollout_pk, weight_version_pk (None: the samples name none), then the fields of ``Summary``, in order.
+        Costs one query for each 500 rollouts.
+
+        Args:
+            rollout_pks: keys of rollouts.
+            attribution: as for ``by_weight_version``.
+        """
+        found: list[Row[Any]] = []
+        for chunk in chunked(rollout_pks):
+            query = select(
+                RolloutWeightVersionRow.rollout_pk,
+                RolloutWeightVersionRow.weight_version_pk,
+                *[getattr(RolloutWeightVersionRow, name) for name in _SUMS],
+            ).where(RolloutWeightVersionRow.rollout_pk.in_(chunk), RolloutWeightVersionRow.attribution == attribution)
+            found += self._connection.execute(
+                query.order_by(RolloutWeightVersionRow.rollout_pk, RolloutWeightVersionRow.position)
+            )
+        return found
+
     def by_weight_version(
         self,
         run_pks: Sequence[int],
@@ -98,7 +120,8 @@ class AggregateRepository:
     ) -> list[WeightVersionSummary]:
         """Return a summary for each run, kind, session and weight version, in order of first use.
 
-        Reads one row for each rollout and version, and no sample.
+        Reads one row for each rollout and version, and no sample. Samples of an eval that name no version count for
+        the one that the eval was told it measures.
 
         Args:
             run_pks: keys of the runs.
@@ -122,6 +145,7 @@ class AggregateRepository:
         return [_merged(parts) for parts in groups.values()]
 
     def _parts(self, conditions: Sequence[ColumnElement[bool]]) -> Sequence[Row[Any]]:
+        version_pk = func.coalesce(RolloutWeightVersionRow.weight_version_pk, RolloutRow.weight_version_pk)
         query = (
             select(
                 RolloutRow.run_pk,
@@ -131,14 +155,14 @@ class AggregateRepository:
                 RolloutRow.rollout_id,
                 WeightVersionRow.label.label("weight_version"),
                 WeightVersionRow.ordinal,
-                RolloutWeightVersionRow.weight_version_pk,
+                version_pk.label("weight_version_pk"),
                 *[getattr(RolloutWeightVersionRow, name) for name in _SUMS],
             )
             .select_from(RolloutRow)
             .join(RunRow, RunRow.id == RolloutRow.run_pk)
             .join(SessionRow, SessionRow.id == RolloutRow.session_pk)
             .join(RolloutWeightVersionRow, RolloutWeightVersionRow.rollout_pk == RolloutRow.id)
-            .outerjoin(WeightVersionRow, WeightVersionRow.id == RolloutWeightVersionRow.weight_version_pk)
+            .outerjoin(WeightVersionRow, WeightVersionRow.id == version_pk)
             .where(*conditions)
         )
         none_last = WeightVersionRow.ordinal.is_(None)

@@ -26,8 +26,8 @@ class PromptRepository:
         keys = self._keys(list(prompts))
         missing = sorted(prompts.keys() - keys.keys())
         if missing:
-            rows = [(digest, prompts[digest].text, prompts[digest].document) for digest in missing]
-            insert_unless_present(self._connection, TABLE, ("digest", "text", "document"), rows)
+            rows = [(each, prompts[each].text, prompts[each].document, each.hex()[:16]) for each in missing]
+            insert_unless_present(self._connection, TABLE, ("digest", "text", "document", "prompt_id"), rows)
             keys |= self._keys(missing)
         return keys
 

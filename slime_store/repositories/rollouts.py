@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, update
 from sqlalchemy.orm import aliased
 
 from slime_store.errors import RolloutNotFoundError
@@ -36,6 +36,7 @@ INFO_COLUMNS: tuple[Any, ...] = (
     RolloutRow.placeholders,
     RolloutRow.started_at,
     RolloutRow.finished_at,
+    RolloutRow.pruned_at,
 )
 
 
@@ -141,6 +142,10 @@ class RolloutRepository:
             needed = select(BlobReferenceRow.blob_pk).where(BlobReferenceRow.rollout_pk == pk)
             blobs |= set(self._connection.execute(needed).scalars())
         return prompts, blobs
+
+    def set_bytes(self, pk: int, n_bytes: int) -> None:
+        """Correct the stored bytes of a rollout."""
+        self._connection.execute(update(RolloutRow).where(RolloutRow.id == pk).values(n_bytes=n_bytes))
 
     def delete(self, pks: Sequence[int]) -> None:
         """Delete rollouts with everything that belongs to them alone."""

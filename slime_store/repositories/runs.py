@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
-from sqlalchemy import Connection, Table, func, insert, select, update
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from slime_store.errors import RunNotFoundError
 from slime_store.models import RolloutRow, RunRow, SessionRow
@@ -47,6 +47,10 @@ class RunRepository:
     def has_config(self, pk: int) -> bool:
         """Return whether the run was ever given a config."""
         return self._connection.execute(select(RunRow.config).where(RunRow.id == pk)).scalar() != "null"
+
+    def delete(self, pk: int) -> None:
+        """Delete a run whose rollouts are gone, with its sessions and weight versions."""
+        self._connection.execute(delete(RunRow).where(RunRow.id == pk))
 
     def lock(self, pk: int) -> None:
         """Let no other writer of this run in until the transaction ends (SQLite has one writer anyway)."""

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, null, or_, select
 
 from slime_store.blobs import FILE_BYTES, Payload
-from slime_store.codecs.arrays import EncodedArray
 from slime_store.database import chunked, insert_rows
 from slime_store.mapping.decode import StoredPack, StoredSamples
 from slime_store.mapping.encoded import SAMPLE_COLUMNS, EncodedRollout
@@ -114,12 +113,13 @@ class SampleRepository:
 
     def add_arrays(self, packs: Sequence[tuple[Pack, Payload]], blobs: BlobRepository) -> list[int]:
         """Add array packs; return the keys of the blobs that hold the large ones: no row takes more than FILE_BYTES."""
-        rows, blob_pks = [], []
+        large = [payload for _, payload in packs if payload.data is None or payload.n_bytes >= FILE_BYTES]
+        blob_pks = blobs.add(large)
+        keys = dict(zip(map(id, large), blob_pks, strict=True))
+        rows = []
         for pack, payload in packs:
-            data, blob_pk = payload.data, None
-            if data is None or len(data) >= FILE_BYTES:
-                data, blob_pk = None, blobs.add(payload)
-                blob_pks.append(blob_pk)
+            blob_pk = keys.get(id(payload))
+            data = payload.data if blob_pk is None else None
             span = (pack.field, pack.first_position, pack.last_position)
             rows.append((*span, payload.codec, payload.dtype, pack.layout, payload.n_bytes, data, blob_pk))
         self._insert(SampleArrayRow, _ARRAY_COLUMNS, rows)
@@ -193,19 +193,28 @@ class SampleRepository:
             SampleArrayRow.codec,
             SampleArrayRow.dtype,
             SampleArrayRow.layout,
+            SampleArrayRow.n_bytes,
             SampleArrayRow.data,
             SampleArrayRow.blob_pk,
         ).where(*conditions)
-        packs = []
-        for row in self._connection.execute(query.order_by(SampleArrayRow.field, SampleArrayRow.first_position)):
-            span = range(row.first_position, row.last_position + 1)
-            if positions is not None and positions.isdisjoint(span):
-                continue
-            data = row.data if row.blob_pk is None else blobs.read(row.blob_pk)[2]
-            packs.append(
-                StoredPack(row.field, row.first_position, EncodedArray(row.codec, row.dtype, (), data), row.layout)
+        rows = [
+            row
+            for row in self._connection.execute(query.order_by(SampleArrayRow.field, SampleArrayRow.first_position))
+            if positions is None or not positions.isdisjoint(range(row.first_position, row.last_position + 1))
+        ]
+        readers = blobs.readers([row.blob_pk for row in rows if row.blob_pk is not None])
+        return [
+            StoredPack(
+                row.field,
+                row.first_position,
+                row.codec,
+                row.dtype,
+                row.layout,
+                row.n_bytes,
+                row.data if row.blob_pk is None else readers[row.blob_pk],
             )
-        return packs
+            for row in rows
+        ]
 
     def _rows(self, query: Any, model: Any, positions: Sequence[int] | None) -> Sequence[RowMapping]:
         query = query.where(model.rollout_pk == self._pk)

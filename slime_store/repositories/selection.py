@@ -15,7 +15,7 @@ from slime_store.repositories.questions.prompts import PromptTextRepository
 from slime_store.repositories.rollouts import is_newest_attempt
 from slime_store.types import SampleFilter
 
-LAYOUTS = RolloutRow.layouts
+LAYOUTS, N_BYTES = RolloutRow.layouts, RolloutRow.n_bytes
 """A column that ``SelectionRepository.rollouts`` can be asked for."""
 
 

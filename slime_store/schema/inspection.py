@@ -6,6 +6,9 @@ process holds on the file. The one exception is a file that SQLite itself has ju
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 import stat
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from sqlalchemy import Engine, text
 from slime_store.config import StoreConfig
 from slime_store.database import engine_config, read
 from slime_store.database.sqlite import APPLICATION_ID
-from slime_store.errors import DamagedStoreError, ForeignDatabaseError, InvalidUrlError, SchemaError
+from slime_store.errors import DamagedStoreError, ForeignDatabaseError, InvalidUrlError, SchemaError, StoreError
 
 _MAGIC = b"SQLite format 3\0"
 _APPLICATION_ID_AT = slice(68, 72)
@@ -47,6 +50,16 @@ def explain_refused_file(config: StoreConfig, path: Path, refusal: DamagedStoreE
     if is_ours or header[: len(_MAGIC)] == _MAGIC[: len(header)]:
         return refusal
     return ForeignDatabaseError(config.display_url, "the file is not an SQLite database")
+
+
+def newest_writer(engine: Engine) -> str | None:
+    """Return the newest version of slime_store that has written to a store of an unknown schema, if it says so."""
+    versions = set()
+    with contextlib.suppress(StoreError, ValueError, AttributeError), read(engine) as connection:
+        for client in connection.scalars(text("SELECT DISTINCT client FROM sessions")):
+            versions.add(str(json.loads(client).get("slime_store")))
+    known = [version for version in versions if re.fullmatch(r"\d+(\.\d+)*", version)]
+    return max(known, key=lambda version: [int(part) for part in version.split(".")], default=None)
 
 
 def refuse_foreign(engine: Engine, version_table: str) -> None:

@@ -27,7 +27,7 @@ from slime_store.errors import (
     OutdatedSchemaError,
     StoreNotFoundError,
 )
-from slime_store.schema.inspection import check_path, explain_refused_file, refuse_foreign
+from slime_store.schema.inspection import check_path, explain_refused_file, newest_writer, refuse_foreign
 from slime_store.schema.location import migrations_directory
 from slime_store.schema.revisions import HEAD, REVISIONS, VERSION_TABLE, read_revision, stored_revision
 
@@ -83,7 +83,7 @@ def ensure_schema(engine: Engine, config: StoreConfig) -> None:
         if config.read_only:
             raise StoreNotFoundError(config.display_url)
     elif revision not in REVISIONS:
-        raise NewerSchemaError(config.display_url, revision)
+        raise NewerSchemaError(config.display_url, revision, newest_writer(engine))
     elif config.read_only:
         raise OutdatedSchemaError(config.display_url, revision)
     settle_journal(engine)

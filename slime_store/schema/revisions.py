@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from slime_store.database import engine_config, read
 from slime_store.errors import DamagedStoreError
 
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 """Oldest first."""
 
 HEAD = REVISIONS[-1]
@@ -39,6 +39,8 @@ def read_revision(connection: Connection) -> str | None:
         raise
     if len(rows) > 1:
         raise DamagedStoreError(engine_config(connection.engine).display_url, f"{VERSION_TABLE} has {len(rows)} rows")
+    if rows and not isinstance(rows[0][0], str):
+        raise DamagedStoreError(engine_config(connection.engine).display_url, f"{VERSION_TABLE} holds no text")
     return str(rows[0][0]) if rows else None
 
 

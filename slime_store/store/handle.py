@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
@@ -13,12 +14,15 @@ from sqlalchemy import Connection, Engine
 
 from slime_store.blobs import BlobDirectory
 from slime_store.config import StoreConfig
-from slime_store.database import create_store_engine, read, tell_after_fork, write
+from slime_store.database import create_store_engine, read, tell_after_fork, truncate_log, write
 from slime_store.errors import DatabaseError, ReadOnlyStoreError, StoreClosedError, StoreNotPicklableError
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.schema import ensure_schema
 from slime_store.store.background import BackgroundWriter
 from slime_store.store.sessions import Sessions
+
+LOG_BYTES = 64 << 20
+"""A write-ahead log longer than this is cut after a record, as soon as no reader needs it."""
 
 
 class StoreHandle:
@@ -85,6 +89,13 @@ class StoreHandle:
             raise ReadOnlyStoreError(operation)
         if self._closed:
             raise StoreClosedError()
+
+    def trim_log(self) -> None:
+        """Cut a write-ahead log that a long reader has let grow, if it is gone now; costs a look at the file's size."""
+        if self.config.path is not None and self._engine is not None:
+            with contextlib.suppress(OSError):
+                if os.path.getsize(f"{self.config.path}-wal") > LOG_BYTES:
+                    truncate_log(self._engine)
 
     def _file_identity(self) -> tuple[int, int] | None:
         if self.config.path is None:

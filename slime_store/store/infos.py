@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from slime_store.codecs.documents import DocumentDecoder, DocumentEncoder
-from slime_store.errors import BlobMissingError, InvalidOutputError
+from slime_store.errors import ArraysPrunedError, BlobMissingError, InvalidOutputError
 from slime_store.repositories.runs import StoredRun
 from slime_store.types import RolloutInfo, RunInfo, WeightVersionInfo
 
@@ -57,6 +57,7 @@ def rollout_info(row: Row[Any]) -> RolloutInfo:
         finished_at=row.finished_at,
         n_trajectories=row.n_trajectories,
         placeholders=tuple(json.loads(row.placeholders)),
+        pruned_at=row.pruned_at,
     )
 
 
@@ -64,6 +65,13 @@ def weight_version_info(row: tuple[Any, ...]) -> WeightVersionInfo:
     """Return the record of a weight version from ``repositories.weight_versions.VersionFacts``."""
     session, label, ordinal, first_seen_at, params, notes = row
     return WeightVersionInfo(session, label, ordinal, first_seen_at, decode_inline(params), decode_inline(notes))
+
+
+def refuse_pruned(row: Any | None, run: str) -> None:
+    """Raise ArraysPrunedError for the row of a rollout whose arrays were pruned."""
+    if row is not None and row.pruned_at is not None:
+        at = row.pruned_at.isoformat(sep=" ", timespec="seconds")
+        raise ArraysPrunedError(run, row.kind, row.rollout_id, row.attempt, at, row.pruned_by)
 
 
 def rollout_number(rollout_id: Any, name: str = "rollout_id") -> int:

@@ -17,15 +17,17 @@ from slime_store.errors import BlobCorruptError, BlobMissingError, StoreError
 from slime_store.mapping.batch import BATCH_FIELDS, BatchDecoder
 from slime_store.mapping.decode import SampleDecoder, documents_of, eval_data, layouts_of
 from slime_store.mapping.encode import prompt_digest
+from slime_store.mapping.fields import ARRAY_FIELDS, FIELDS, Home
 from slime_store.mapping.metadata import metadata_matches
 from slime_store.mapping.nesting import nest
 from slime_store.repositories.blobs import DocumentBlobs
+from slime_store.repositories.retention import RetentionRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.samples import SampleRepository
-from slime_store.repositories.selection import LAYOUTS, SelectionRepository
+from slime_store.repositories.selection import LAYOUTS, N_BYTES, SelectionRepository
 from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
-from slime_store.store.infos import decode_inline
+from slime_store.store.infos import decode_inline, refuse_pruned
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample, SampleFilter
 from slime_store.types.duck import is_sample_type
 
@@ -34,6 +36,11 @@ T = TypeVar("T")
 
 _READS = 3
 """How often a read is tried while other processes delete what it reads."""
+
+_PAGE_BYTES = 16 << 20
+"""Stored bytes of samples that are in memory at a time while a rollout is walked, unless one alone has more."""
+
+_LARGE = (Home.ARRAY, Home.EXTRA)
 
 _CHUNK_SAMPLES, _CHUNK_ROLLOUTS = 1 << 16, 200
 
@@ -95,6 +102,7 @@ def load_train(
     """Return a train rollout. Costs one query a table, and two for each 500 distinct blobs in its documents."""
     with paused(), handle.reading() as connection, _rows_of(f"train rollout {rollout_id}"):
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
+        refuse_pruned(row, run)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
         decoder = SampleDecoder(DocumentBlobs(blobs, documents_of(stored, None)), sample_type)
@@ -110,6 +118,7 @@ def load_batch(
     where = f"train rollout {rollout_id}"
     with paused(), handle.reading() as connection, _rows_of(where):
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
+        refuse_pruned(row, run)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs, fields=BATCH_FIELDS)
         documents = DocumentBlobs(blobs, documents_of(stored, BATCH_FIELDS))
@@ -124,6 +133,7 @@ def load_eval(
     with paused(), handle.reading() as connection, _rows_of(f"eval rollout {rollout_id}"):
         rollouts = RolloutRepository(connection, run_pk)
         row = rollouts.find(run, "eval", rollout_id, attempt)
+        refuse_pruned(row, run)
         blobs = handle.blobs(connection)
         stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs)
         rows = rollouts.datasets(row.id)
@@ -144,6 +154,7 @@ def load_eval(
 
 def iter_samples(
     handle: StoreHandle,
+    run: str,
     run_pk: int,
     where: SampleFilter,
     fields: frozenset[str] | None,
@@ -154,20 +165,28 @@ def iter_samples(
 
     A rollout that is deleted meanwhile is left out from there on. The rollouts are those present at the start.
     """
+    asks_for_arrays = fields is None or not fields.isdisjoint(ARRAY_FIELDS)
     digest = None if where.prompt is None else prompt_digest(where.prompt)
     needed = fields if fields is None or where.metadata is None else fields | {"metadata"}
     with handle.reading() as connection:
-        rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts(LAYOUTS)
+        rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts(LAYOUTS, N_BYTES)
 
     @_again_if_overtaken
     def page(row: Row[Any], positions: list[int]) -> list[Any]:
         with handle.reading() as connection, _rows_of("a rollout"):
             blobs = handle.blobs(connection)
+            retention = RetentionRepository(connection, run_pk)
+            if asks_for_arrays:  # in this transaction: they may be pruned at any time
+                refuse_pruned(retention.pruned(row.id), run)
             stored = SampleRepository(connection, row.id).read(
                 layouts_of(row.layouts), blobs, positions=positions, fields=needed
             )
-            source = DocumentBlobs(blobs, documents_of(stored, needed))
-            return SampleDecoder(source, sample_type, needed).samples(stored)
+            try:
+                source = DocumentBlobs(blobs, documents_of(stored, needed))
+                return SampleDecoder(source, sample_type, needed).samples(stored)
+            except BlobMissingError:
+                refuse_pruned(retention.pruned(row.id), run)
+                raise
 
     for chunk in _by_samples(rollouts):
         with handle.reading() as connection:
@@ -175,12 +194,20 @@ def iter_samples(
             found = selection.positions([row.id for row in chunk], handle.blobs(connection))
         for row in chunk:
             positions = found.get(row.id, [])
-            for start in range(0, len(positions), batch_size):
-                for sample in page(row, positions[start : start + batch_size]):
+            step = min(batch_size, _page_samples(row, needed))
+            for start in range(0, len(positions), step):
+                for sample in page(row, positions[start : start + step]):
                     if not where.metadata or metadata_matches(getattr(sample, "metadata", None), where.metadata):
                         if needed != fields:
                             sample.metadata = sample_type().metadata
                         yield sample
+
+
+def _page_samples(row: Row[Any], fields: frozenset[str] | None) -> int:
+    """Return how many of a rollout's samples are read together at most: few of large ones."""
+    if fields is not None and all(FIELDS.get(name, Home.EXTRA) not in _LARGE for name in fields):
+        return int(row.n_samples) or 1
+    return max(1, _PAGE_BYTES * int(row.n_samples) // max(1, int(row.n_bytes)))
 
 
 def _by_samples(rollouts: list[Row[Any]]) -> Iterator[list[Row[Any]]]:

@@ -50,6 +50,7 @@ class RunReader:
 
         Raises:
             RolloutNotFoundError: it is not recorded; the error lists the nearest ids that are.
+            ArraysPrunedError: its arrays were deleted by ``prune``.
             BlobCorruptError, BlobMissingError: stored bytes are damaged or gone.
         """
         kind = loading.sample_class(sample_type)
@@ -104,7 +105,8 @@ class RunReader:
     ) -> Iterator[Any]:
         """Yield the samples that a filter names: train before eval, then by rollout id, then in their order.
 
-        Memory stays at about ``batch_size`` samples, and no transaction stays open between them.
+        Memory stays at about ``batch_size`` samples, or 16 MB of stored bytes where that is less, and no transaction
+        stays open between them.
 
         Args:
             where: which samples; None: all of the newest attempts.
@@ -112,6 +114,9 @@ class RunReader:
                 are not asked for are not read.
             batch_size: samples read at a time.
             sample_type: as for ``load_train``.
+
+        Raises:
+            ArraysPrunedError: while iterating, at a rollout whose arrays were pruned, when ``fields`` asks for some.
         """
         if batch_size < 1:
             raise ValueError(f"batch_size is at least 1, not {batch_size}")
@@ -121,7 +126,9 @@ class RunReader:
             raise TypeError(f"fields is a collection of names, e.g. [{fields!r}]")
         wanted = None if fields is None else frozenset(fields)
         kind = loading.sample_class(sample_type)
-        return loading.iter_samples(self._handle, self._pk, where or SampleFilter(), wanted, batch_size, kind)
+        return loading.iter_samples(
+            self._handle, self.name, self._pk, where or SampleFilter(), wanted, batch_size, kind
+        )
 
     def rollouts(self, kind: Literal["train", "eval"] | None = None, *, attempts: bool = False) -> list[RolloutInfo]:
         """Return what is recorded: train first, then by rollout id.

@@ -27,7 +27,7 @@ from slime_store.repositories.samples import SampleRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import rollout_info
-from slime_store.store.payloads import PreparedPayloads, blob_payload, prepare
+from slime_store.store.payloads import PreparedPayloads, blob_payload, compress_blobs, compress_packs, prepare
 from slime_store.store.sessions import utc_now
 from slime_store.types import RolloutInfo
 
@@ -103,13 +103,14 @@ def write_rollouts(handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, 
                 infos.append(recording.run(rollout, payloads, writer))
                 files += recording.files_to_remove
     except BaseException:
-        _take_back(handle, writer.written)
+        take_back(handle, writer.written)
         raise
     remove_files(handle, files)
+    handle.trim_log()
     return infos
 
 
-def _take_back(handle: StoreHandle, names: list[str]) -> None:
+def take_back(handle: StoreHandle, names: list[str]) -> None:
     """Remove the side files of a record that failed.
 
     An exception (an interrupt, say) can also strike after the commit, so the database is asked which files it names.
@@ -170,6 +171,7 @@ class _Recording:
         versions = _Versions(self._connection, request, self._session_pk, rollout)
         blobs = self._shared_blobs(rollout, prepared, writer)
         n_bytes = _own_bytes(rollout) + sum(payload.n_bytes for _, payload in prepared.packs)
+        n_bytes += sum(size for _, size in blobs.values())
         replaced = [pk for pk, _ in earlier] if request.on_conflict == "replace" else []
         pk = self._rollouts.add(
             rollout.state,
@@ -187,7 +189,7 @@ class _Recording:
             n_samples=len(rollout.samples),
             n_trajectories=rollout.n_trajectories,
             n_tokens=rollout.n_tokens,
-            n_bytes=n_bytes + sum(size for _, size in blobs.values()),
+            n_bytes=n_bytes,
             started_at=request.started_at,
             finished_at=utc_now(),
         )
@@ -197,6 +199,12 @@ class _Recording:
         samples.add(rollout, prompts, versions.of_samples)
         AggregateRepository(self._connection).add(pk, rollout, versions.of_samples)
         own_blobs = samples.add_arrays(prepared.packs, self._blobs)
+        for packs in prepared.later_packs:
+            compressed = compress_packs(packs, writer)
+            n_bytes += sum(payload.n_bytes for _, payload in compressed)
+            own_blobs += samples.add_arrays(compressed, self._blobs)
+        if prepared.later_packs:
+            self._rollouts.set_bytes(pk, n_bytes)
         self._blobs.refer(pk, [*own_blobs, *(blob_pk for blob_pk, _ in blobs.values())])
         if replaced:
             self._delete(replaced)
@@ -225,9 +233,12 @@ class _Recording:
             return {}
         known = self._blobs.known(rollout.blobs)
         new = {digest: payload for digest, payload in prepared.blobs.items() if digest not in known}
-        for digest in rollout.blobs.keys() - known.keys() - new.keys():  # deleted since we looked
+        later = {digest for names in prepared.later_blobs for digest in names}
+        for digest in rollout.blobs.keys() - known.keys() - new.keys() - later:  # deleted since we looked
             new[digest] = blob_payload(digest, rollout.blobs[digest], writer)
         self._blobs.add_shared(new)
+        for names in prepared.later_blobs:
+            self._blobs.add_shared(compress_blobs([name for name in names if name not in known], rollout, writer))
         self.files_to_remove += [p.file_name for d, p in prepared.blobs.items() if d in known and p.file_name]
         return self._blobs.known(rollout.blobs)
 

@@ -58,9 +58,13 @@ class Recovery:
         return Journal(self._handle, self.name, self._pk, on_error)
 
     def load_state(self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None) -> Any:
-        """Return the data source's state that was recorded with a train rollout, or None."""
+        """Return the data source's state that was recorded with a train rollout, or None.
+
+        Raises:
+            ArraysPrunedError: it held tensors or samples, which were pruned.
+        """
         number, kind = rollout_number(rollout_id), sample_class(sample_type)
-        return load_state(self._handle, self._pk, "train", number, attempt, kind)
+        return load_state(self._handle, self.name, self._pk, "train", number, attempt, kind)
 
     def _session(self) -> int:
         return self._handle.sessions.ensure(self._pk, self._handle.writing)

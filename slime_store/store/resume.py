@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from slime_store.errors import BlobMissingError
 from slime_store.mapping.decode import SampleDecoder, documents_of, layouts_of
 from slime_store.mapping.nesting import nest
 from slime_store.repositories.blobs import DocumentBlobs
@@ -15,7 +16,7 @@ from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.samples import SampleRepository
 from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
-from slime_store.store.infos import decode_inline, encode_inline, rollout_info
+from slime_store.store.infos import decode_inline, encode_inline, refuse_pruned, rollout_info
 from slime_store.types import ResumePoint
 
 
@@ -101,12 +102,16 @@ def _agree(theirs: Any, ours: Any) -> bool:
 
 
 def load_state(
-    handle: StoreHandle, run_pk: int, kind: str, rollout_id: int, attempt: int | None, sample_type: type[Any]
+    handle: StoreHandle, run: str, run_pk: int, kind: str, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> Any:
     """Return the data source's state at the end of a rollout, or None."""
     with paused(), handle.reading() as connection:
         text = ResumeRepository(connection, run_pk).state(kind, rollout_id, attempt)
-        return None if text is None else _decoder(handle, connection, sample_type, [text]).document(text)
+        try:
+            return None if text is None else _decoder(handle, connection, sample_type, [text]).document(text)
+        except BlobMissingError:
+            refuse_pruned(RolloutRepository(connection, run_pk).find(run, kind, rollout_id, attempt), run)
+            raise
 
 
 def _decoder(

@@ -10,20 +10,18 @@ from slime_store.errors import InvalidOutputError
 from slime_store.mapping.columns import version_label
 from slime_store.mapping.encode import RolloutEncoder, as_eval, as_train
 from slime_store.mapping.encoded import EncodedRollout
-from slime_store.repositories.locks import lock_shared_content
-from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
 from slime_store.store.collection import paused
-from slime_store.store.infos import attempt_number, encode_inline, rollout_number, weight_version_info
-from slime_store.store.reading import RunReader
-from slime_store.store.recording import OnConflict, RecordRequest, delete_rollouts, remove_files, write_rollout
+from slime_store.store.infos import encode_inline, rollout_number, weight_version_info
+from slime_store.store.recording import OnConflict, RecordRequest, write_rollout
 from slime_store.store.recovery import Recovery
+from slime_store.store.retention import RunRetention
 from slime_store.store.sessions import utc_now
 from slime_store.types import ParamInfo, RolloutInfo, WeightVersionInfo
 
 
-class Run(RunReader):
+class Run(RunRetention):
     """One run of a store; made by ``SampleStore.run``. Thread-safe, picklable, usable after fork.
 
     Attributes:
@@ -201,29 +199,6 @@ class Run(RunReader):
             BackgroundRecordError: one of them failed and was not reported yet.
         """
         self._handle.background.flush()
-
-    # -- deleting ------------------------------------------------------------------------------------
-
-    def delete_rollout(
-        self, rollout_id: int, *, kind: Literal["train", "eval"] = "train", attempt: int | None = None
-    ) -> int:
-        """Delete a rollout with every attempt of it, or one attempt; return how many were deleted.
-
-        Prompts, images and tensors that other rollouts use stay.
-
-        Raises:
-            RolloutNotFoundError: there is nothing to delete.
-        """
-        number, attempt = rollout_number(rollout_id), attempt_number(attempt)
-        with self._handle.writing("delete a rollout") as connection:
-            lock_shared_content(connection, exclusive=True)
-            rollouts = RolloutRepository(connection, self._pk)
-            pks = [pk for pk, n in rollouts.attempts(kind, number) if attempt in (None, n)]
-            if not pks:
-                rollouts.find(self.name, kind, number, attempt)  # raises, with the nearest ids
-            files = delete_rollouts(connection, rollouts, self._handle.blobs(connection), pks)
-        remove_files(self._handle, files)
-        return len(pks)
 
     # -- inside --------------------------------------------------------------------------------------
 

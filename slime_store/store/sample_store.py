@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from slime_store.store.infos import encode_inline, run_info
 from slime_store.store.run import Run
 from slime_store.store.sessions import utc_now
 from slime_store.types import RunInfo, StoreStats
+from slime_store.types.reports import BackupReport, VerifyReport
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -105,6 +107,81 @@ class SampleStore:
         if self._handle.directory is not None:
             size += self._handle.directory.size_bytes()
         return StoreStats(url=self.url, size_bytes=size, **counts)
+
+    # -- keeping it well -------------------------------------------------------------------------------
+
+    def verify(
+        self,
+        *,
+        fix: bool = False,
+        grace_seconds: float = 3600.0,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> VerifyReport:
+        """Check everything that the store holds, and say of all damage which samples it concerns.
+
+        Looks at the schema, SQLite's pages and references, every rollout's rows against each other, every array,
+        document, prompt, blob and side file. Costs about as much as loading every rollout once; memory stays at about
+        two payloads and 64 MB. Others may read and write meanwhile. A read-only store can be verified.
+
+        Args:
+            fix: delete what nothing refers to (prompts, blobs, side files) and what crashed processes left; never
+                anything of a rollout, and no rows while the database itself is damaged.
+            grace_seconds: side files that no row names yet are left alone while they are younger than this.
+            progress: called with (rollouts done, rollouts) after each.
+
+        Raises:
+            ReadOnlyStoreError: with ``fix``, the store was opened with ``read_only=True``.
+            DatabaseError: the database cannot be reached.
+        """
+        from slime_store.store.verification import verify
+
+        return verify(self._handle, fix=fix, grace_seconds=grace_seconds, progress=progress)
+
+    def backup(self, path: str | os.PathLike[str]) -> BackupReport:
+        """Make a backup: a store at ``path``, as this one is at one moment; open it to restore it.
+
+        Others may go on writing. Side files are linked into ``PATH-blobs`` where both are on one file system, else
+        copied. A PostgreSQL store becomes an SQLite file, which ``copy_store`` brings back. The backup has its name
+        when all of it is on disk; before, there is nothing at ``path``. A store in memory can be backed up too.
+
+        Raises:
+            BackupError: there is something at ``path``, or it cannot be written.
+            DatabaseError: the store cannot be read.
+        """
+        from slime_store.store.backup import backup
+
+        return backup(self._handle, path)
+
+    def vacuum(self) -> int:
+        """Give back the space of what was deleted or pruned; return the bytes freed.
+
+        SQLite rewrites the file, which takes as long as copying it, needs room for the copy, and lets no other writer
+        in. PostgreSQL makes the space usable again, and returns what is at the end of its files. Side files of more
+        than an hour that no row names are removed.
+
+        Raises:
+            ReadOnlyStoreError: the store was opened with ``read_only=True``.
+            StoreBusyError: another writer did not finish in time.
+            StoreFullError: there is no room for the copy; nothing was changed.
+        """
+        from slime_store.store.compaction import vacuum
+
+        return vacuum(self._handle)
+
+    def delete_run(self, name: str) -> int:
+        """Delete a run with every rollout; return how many attempts were deleted.
+
+        Prompts, images and tensors that other runs use stay. Rollouts go one transaction after the other, so others can
+        write in between; a deletion that was interrupted is gone on with by calling this again. Pins do not hold it up.
+
+        Raises:
+            RunNotFoundError: there is none of this name.
+        """
+        from slime_store.store.deletion import delete_run
+
+        return delete_run(self._handle, name)
+
+    # -- closing ---------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Wait until everything recorded in the background so far is stored.

@@ -57,6 +57,11 @@ class Sessions:
                 _registry.keys[known] = key
             return _registry.keys[known]
 
+    def end_run(self, run_pk: int) -> None:
+        """End this process's session in a run that was deleted."""
+        with _registry.lock:
+            _registry.keys.pop((os.getpid(), self._store, run_pk), None)
+
     def end(self) -> None:
         """End this process's sessions in the store; writing again begins new ones."""
         with _registry.lock:

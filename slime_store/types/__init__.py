@@ -15,13 +15,28 @@ from slime_store.types.outputs import (
 )
 from slime_store.types.params import ParamInfo
 from slime_store.types.records import ResumePoint, RolloutInfo, RunInfo, StoreStats, WeightVersionInfo
+from slime_store.types.reports import (
+    BackupReport,
+    CopyReport,
+    PinInfo,
+    Problem,
+    PruneReport,
+    StoreStatus,
+    UpgradeReport,
+    VerifyReport,
+)
 from slime_store.types.sample import Sample
 
 __all__ = [
+    "BackupReport",
+    "CopyReport",
     "MultimodalType",
     "MultimodalTypes",
     "ParamInfo",
+    "PinInfo",
     "Placeholder",
+    "Problem",
+    "PruneReport",
     "Record",
     "ResumePoint",
     "RolloutBatch",
@@ -32,6 +47,9 @@ __all__ = [
     "Sample",
     "SampleFilter",
     "StoreStats",
+    "StoreStatus",
+    "UpgradeReport",
+    "VerifyReport",
     "WeightVersionInfo",
     "iter_leaf_samples",
 ]

@@ -53,6 +53,7 @@ class RolloutInfo:
         n_trajectories: executions; segments that one execution was split into count once.
         placeholders: paths of values that lenient mode could not keep, in order, e.g.
             ``"group 17, sample 1, metadata['fh']"``.
+        pruned_at: when its arrays were deleted by ``prune``, UTC. None while they are there.
     """
 
     run: str
@@ -70,6 +71,7 @@ class RolloutInfo:
     finished_at: datetime | None
     n_trajectories: int = 0
     placeholders: tuple[str, ...] = ()
+    pruned_at: datetime | None = None
 
 
 @dataclass(frozen=True)

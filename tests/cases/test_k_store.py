@@ -170,7 +170,7 @@ def test_k6_every_table_is_filled_by_these_tests(store_url: str) -> None:
     with opened(store_url) as store:
         _fill(store)
     empty = {name for name, n in _n_rows(store_url).items() if n == 0}
-    assert empty <= {"adoptions", "checkpoints", "imports"}  # of resuming and importing, which have tests of their own
+    assert empty <= {"adoptions", "checkpoints", "imports", "pins"}  # which have tests of their own
     assert _side_files(store_url) or not store_url.startswith("sqlite")
 
 

@@ -86,6 +86,8 @@ def test_an_older_store_gets_the_aggregates_that_recording_would_have_made(store
     assert row(store_url, "SELECT version_num FROM slime_store_version") == (HEAD,)
     upgraded = counts(store_url)
     assert {name: upgraded[name] for name in old} == old
+    digests = rows(store_url, "SELECT prompt_id, digest FROM prompts")
+    assert digests and all(prompt_id == digest.hex()[:16] for prompt_id, digest in digests)
     for found, expected in zip(rows(store_url, AGGREGATES), recorded, strict=True):
         for got, right in zip(found, expected, strict=True):
             assert got == right or got == pytest.approx(right, rel=1e-12, abs=1e-14), (found, expected)

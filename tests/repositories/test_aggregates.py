@@ -14,7 +14,7 @@ from slime_store import RolloutFnEvalOutput, RolloutFnTrainOutput, Run, Sample
 from slime_store.mapping.aggregates import ATTRIBUTIONS
 from slime_store.repositories.aggregates import AggregateRepository, WeightVersionSummary
 from slime_store.testing.contract.opening import run_of
-from tests.repositories.direct import COLUMNS, VIEW, Answer, by_weight_version, same
+from tests.repositories.direct import COLUMNS, VIEW, Answer, by_weight_version, same, told_version
 from tests.services.tables import counts, rows, value
 
 Status = Sample.Status
@@ -73,7 +73,9 @@ def test_aggregates_and_view_are_what_the_loaded_samples_give(
                     if rollout_id in [info.rollout_id for info in run.rollouts("train")]:
                         run.delete_rollout(rollout_id)
                 elif how == "eval":
-                    run.record_eval(rollout_id, {"a": {"samples": [s for group in groups for s in group]}})
+                    told = told_version(rollout_id)
+                    data = {"a": {"samples": [s for group in groups for s in group]}}
+                    run.record_eval(rollout_id, data, weight_version=told)
                 else:
                     run.record_train(rollout_id, groups, on_conflict=how)
             check(store_url, run)
@@ -145,6 +147,20 @@ def test_only_the_newest_attempt_counts_unless_one_is_asked_for(store_url: str) 
         run.delete_rollout(0, attempt=2)
         assert [s.reward_mean for s in summaries(run)] == [1.0]
     assert counts(store_url)["rollout_weight_versions"] == len(ATTRIBUTIONS)
+
+
+def test_what_single_rollouts_come_to_can_be_asked_for(store_url: str) -> None:
+    with run_of(store_url) as run:
+        for rollout_id in range(3):
+            samples = [Sample(reward=float(i), weight_versions=["1"] * (i > 0)) for i in range(rollout_id)]
+            run.record_train(rollout_id, [samples])
+        with run._handle.reading() as connection:
+            pks = [pk for (pk,) in rows(store_url, "SELECT id FROM rollouts ORDER BY id")]
+            sums = [tuple(each) for each in AggregateRepository(connection).sums(pks, "each")]
+    one, two = (pks[1], None, 1, 1, 0, 0, 0.0, 0.0, 0.0, 0.0), (pks[2], None, 1, 1, 0, 0, 0.0, 0.0, 0.0, 0.0)
+    version = value(store_url, "SELECT id FROM weight_versions")
+    assert [each[:10] for each in sums] == [one, two, (pks[2], version, 1, 1, 0, 0, 1.0, 0.0, 1.0, 1.0)]
+    assert [each[10:] for each in sums] == [(0, 1, 0.0)] * 3
 
 
 def test_journalled_groups_count_nowhere(store_url: str) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +41,28 @@ def gsm8k_path(root: Path = _ROOT) -> Path:
     return (Path(given) if given else root.parent / "shared" / "data") / GSM8K_FILE
 
 
+def duckdb_with_sqlite() -> Any:
+    """Return a DuckDB connection that can attach SQLite files; skip the test without DuckDB or its extension."""
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    try:
+        if find_spec("duckdb_extensions") is not None:  # the extension as a Python package, for machines offline
+            from duckdb_extensions import import_extension
+
+            import_extension("sqlite_scanner", con=connection)
+        else:
+            connection.execute("INSTALL sqlite")
+        connection.execute("LOAD sqlite")
+    except duckdb.Error as error:
+        pytest.skip(f"DuckDB cannot have its sqlite extension: {error}")
+    return connection
+
+
+def _has_sqlite_extension() -> bool:
+    installed = (Path.home() / ".duckdb" / "extensions").glob("*/*/sqlite_scanner.duckdb_extension")
+    return find_spec("duckdb_extension_sqlite_scanner") is not None or any(installed)
+
+
 def missing(root: Path = _ROOT) -> list[tuple[str, str]]:
     """Return what is not there: what goes untested, and how to have it tested."""
     found = [
@@ -45,6 +70,10 @@ def missing(root: Path = _ROOT) -> list[tuple[str, str]]:
         for framework in FRAMEWORKS
         if find_checkout(framework) is None
     ]
+    if find_spec("duckdb") is None or not _has_sqlite_extension():
+        found.append(("What docs/sql.md says of DuckDB", "install duckdb and its sqlite extension: INSTALL sqlite"))
+    if shutil.which("datasette") is None:
+        found.append(("What docs/sql.md says of Datasette", "pip install datasette"))
     if not gsm8k_path(root).exists():
         found.append(("GSM8K", f"there is no {gsm8k_path(root)}; set {DATA_VARIABLE} to the folder of {GSM8K_FILE}"))
     return found

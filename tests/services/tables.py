@@ -54,3 +54,21 @@ def _columns(url: str, table: str) -> set[str]:
         return {name for (name,) in rows(url, f"SELECT name FROM pragma_table_info('{table}')")}
     query = "SELECT column_name FROM information_schema.columns WHERE table_schema = 'slime_store' AND table_name = "
     return {name for (name,) in rows(url, f"{query}'{table}'")}
+
+
+def execute(url: str, *statements: str) -> None:
+    """Change a store's tables behind its back: nothing enforces references."""
+    address = make_url(url)
+    if address.get_backend_name() == "sqlite":
+        with closing(sqlite3.connect(str(address.database))) as connection:
+            for statement in statements:
+                connection.execute(statement)
+            connection.commit()
+        return
+    import psycopg
+
+    conninfo = address.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(conninfo, options="-c search_path=slime_store") as connection:
+        connection.execute("SET session_replication_role = replica")
+        for statement in statements:
+            connection.execute(statement.encode())

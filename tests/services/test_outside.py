@@ -23,7 +23,7 @@ def nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_data_is_found_beside_a_checkout_wherever_that_is(tmp_path: Path) -> None:
     clone, data = tmp_path / "any" / "clone", tmp_path / "any" / "shared" / "data"
     clone.mkdir(parents=True)
-    assert outside.missing(clone)[-1][0] == "GSM8K"
+    assert "GSM8K" in [what for what, _ in outside.missing(clone)]
     data.mkdir(parents=True)
     (data / outside.GSM8K_FILE).touch()
     assert outside.gsm8k_path(clone) == data / outside.GSM8K_FILE
@@ -34,7 +34,9 @@ def test_what_is_named_is_found_first(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / outside.GSM8K_FILE).touch()
     monkeypatch.setenv(outside.DATA_VARIABLE, str(tmp_path))
     monkeypatch.setenv("SLIME_CHECKOUT", str(tmp_path))
-    assert [what for what, _ in outside.missing()] == ["Interchange with miles"]
+    found = [what for what, _ in outside.missing()]
+    assert "Interchange with miles" in found
+    assert not {"Interchange with slime", "GSM8K"}.intersection(found)
 
 
 def test_the_end_of_a_run_says_what_was_not_tested(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ def record(url: str) -> None:
         ]
         answers[2].reward = None
         a = {"rewards": [0.5, math.nan, None], "truncated": [False, True, True], "samples": answers}
-        b = {"samples": [make_sample(5, status="truncated", weight_versions=["4"])]}
+        unsaid = make_sample(6, weight_versions=[], reward=0.25)
+        b = {"samples": [make_sample(5, status="truncated", weight_versions=["4"], reward=1.0), unsaid]}
         run.record_eval(0, RolloutFnEvalOutput({"a": a, "b": b}), weight_version="3")
         run.record_eval(1, {"b": b, "empty": {"samples": []}})
 
@@ -62,7 +63,8 @@ def test_v_samples_is_what_loading_gives(store_url: str) -> None:
     with run_of(store_url, read_only=True) as run:
         for info, samples in newest(run):
             for position, s in enumerate(samples):
-                versions = s.weight_versions or [None]
+                told = "3" if (info.kind, info.rollout_id) == ("eval", 0) else None
+                versions = s.weight_versions or [told]
                 scalars = (position, s.group_index, s.index, s.rollout_id, s.status.value, number(s.reward))
                 lengths = (len(s.tokens), s.response_length, s.effective_response_length)
                 flags = (int(s.status is Status.TRUNCATED), int(s.remove_sample))
@@ -120,8 +122,10 @@ def test_v_eval_has_what_the_datasets_say_of_their_samples(store_url: str) -> No
         (0, 2, "a", 0, "completed", 0.5, 0, "1", "3"),
         (0, 2, "a", 1, "truncated", None, 1, "1", "3"),
         (0, 2, "a", 2, "completed", None, 1, "1", "3"),
-        (0, 2, "b", 0, "truncated", None, 1, "4", "3"),
-        (1, 1, "b", 0, "truncated", None, 1, "4", None),
+        (0, 2, "b", 0, "truncated", 1.0, 1, "4", "3"),  # no list: the samples' own
+        (0, 2, "b", 1, "completed", 0.25, 0, "3", "3"),
+        (1, 1, "b", 0, "truncated", 1.0, 1, "4", None),
+        (1, 1, "b", 1, "completed", 0.25, 0, None, None),
     ]
     own = "SELECT sample_reward, sample_reward_type FROM v_eval WHERE rollout_id = 0 AND dataset_position = 2"
     assert row(store_url, own) == (None, "none")
@@ -134,11 +138,34 @@ def test_v_eval_summary_has_a_row_for_each_dataset_of_each_eval(store_url: str) 
         " truncated_share FROM v_eval_summary ORDER BY rollout_id, dataset"
     )
     assert rows(store_url, query) == [
-        (0, 2, "a", "3", 3, 1, 3, 0.5, pytest.approx(2 / 3)),
-        (0, 2, "b", "3", 1, 0, 1, None, 1.0),
-        (1, 1, "b", "4", 1, 0, 1, None, 1.0),
+        (0, 2, "a", "1", 3, 1, 3, 0.5, pytest.approx(2 / 3)),
+        (0, 2, "b", "4", 2, 2, 2, 0.625, 0.5),
+        (1, 1, "b", "4", 2, 2, 2, 0.625, 0.5),
         (1, 1, "empty", None, 0, 0, 0, None, None),
     ]
+
+
+def test_the_mean_of_an_eval_weighs_prompts_not_samples(store_url: str) -> None:
+    rewards = {"p": [1.0, 1.0, 1.0], "q": [0.0], "r": [math.nan]}
+    samples = [Sample(prompt=prompt, reward=reward) for prompt, given in rewards.items() for reward in given]
+    with run_of(store_url) as run:
+        run.record_eval(0, {"a": {"samples": samples, "rewards": [sample.reward for sample in samples]}})
+    query = "SELECT n_samples, n_rewards, n_prompts, reward_mean, weight_version FROM v_eval_summary"
+    assert rows(store_url, query) == [(5, 4, 3, 0.5, None)]
+
+
+def test_a_sample_without_a_prompt_has_no_prompt_id(store_url: str) -> None:
+    sample = Sample(reward=1.0)
+    del sample.prompt
+    with run_of(store_url) as run:
+        run.record_train(0, [[sample, Sample(prompt="p")]])
+        run.record_eval(0, {"a": {"samples": [sample]}})
+    for view in ("v_samples", "v_sample_texts"):
+        ids = [
+            prompt_id for (prompt_id,) in rows(store_url, f"SELECT prompt_id FROM {view} ORDER BY kind DESC, position")
+        ]
+        assert [ids[0], ids[2]] == [None, None] and len(ids[1]) == 16
+    assert rows(store_url, "SELECT n_prompts, reward_mean FROM v_eval_summary") == [(1, 1.0)]
 
 
 def test_an_eval_with_rewards_that_no_double_can_sum_does_not_break_the_others(store_url: str) -> None:

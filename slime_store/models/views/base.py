@@ -54,7 +54,9 @@ SESSION = integer("session", "which process of the run recorded it; 1 is the fir
 POSITION = integer("position", "order in the rollout, from 0")
 ROLLOUT_PK = integer("rollout_pk", "key of `rollouts`, to join with other views and tables")
 PROMPT_ID = text("prompt_id", "first 16 hex digits of the prompt's digest; NULL without a prompt")
-WEIGHT_VERSION = text("weight_version", "the last version that generated it; NULL: none is known")
+WEIGHT_VERSION = text(
+    "weight_version", "the last version that generated it, else what its eval was told; NULL: not known"
+)
 WEIGHT_VERSION_ORDINAL = integer(
     "weight_version_ordinal", "order of first use in the run; labels begin anew in each session"
 )

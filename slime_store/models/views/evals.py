@@ -29,7 +29,9 @@ EVAL_VIEWS = (
             integer("group_index", "`Sample.group_index`"),
             integer("index", "`Sample.index`; a reserved word: write it in double quotes"),
             text("status", 'the plain word, e.g. "completed"'),
-            double("reward", "the number in the dataset's own `rewards` list; NULL: None, NaN or no list"),
+            double(
+                "reward", "the number in the dataset's own `rewards` list; if that gives no sample one, `Sample.reward`"
+            ),
             integer("truncated", "1 or 0, by the dataset's own `truncated` list; without one, by the status"),
             double("sample_reward", "`Sample.reward`, when it is a number"),
             text("sample_reward_type", "as `v_samples.reward_type`"),
@@ -48,11 +50,11 @@ EVAL_VIEWS = (
         "One row for each dataset of each eval. Intervals and pass@k: `slime_store.dataframes.eval_summary_df`.",
         (
             *_WHICH,
-            text("weight_version", "the version the eval was told; else the last version, where all samples agree"),
+            text("weight_version", "last version of its first sample, else the one that the eval was told"),
             integer("n_samples", "samples"),
-            integer("n_rewards", "numbers in the dataset's `rewards` list"),
-            integer("n_prompts", "distinct prompts"),
-            double("reward_mean", "of those numbers; NULL: there is none, or one is infinite or beyond 1e100"),
+            integer("n_rewards", "rewards that are numbers, as in `v_eval`"),
+            integer("n_prompts", "distinct prompts; samples without one count each"),
+            double("reward_mean", "mean of the prompts' means; NULL: no number, or one is infinite or beyond 1e100"),
             double("truncated_share", "of all samples"),
             double("response_length_mean", "tokens"),
             ROLLOUT_PK,

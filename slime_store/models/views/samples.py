@@ -34,7 +34,7 @@ SAMPLE_VIEWS = (
             text("reward_type", "none, float, nan, int, bool, str, dict or other"),
             WEIGHT_VERSION,
             WEIGHT_VERSION_ORDINAL,
-            text("first_weight_version", "the first version that generated it"),
+            text("first_weight_version", "the first version that generated it, else what its eval was told"),
             integer("n_tokens", "tokens, prompt included"),
             integer("response_length", "`Sample.response_length`, tokens"),
             integer("effective_response_length", "sum of the loss mask, or response_length without one"),

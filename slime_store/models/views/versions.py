@@ -12,7 +12,7 @@ VERSION_VIEWS = (
             RUN,
             integer("session", "which process of the run reported the version; labels begin anew in each"),
             KIND,
-            text("weight_version", "the label; NULL: samples that no version is known of"),
+            text("weight_version", "the label, as in `v_samples`; NULL: not known"),
             integer("ordinal", "order of first use in the run"),
             integer("n_samples", "all of them, whatever their reward"),
             integer("n_rewards", "rewards that are numbers"),

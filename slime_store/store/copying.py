@@ -1,0 +1,222 @@
+"""Copying a store into another one: between SQLite and PostgreSQL, either way; resumable, and compared at the end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from sqlalchemy import Connection, Table
+
+from slime_store.blobs import PayloadWriter
+from slime_store.config import StoreConfig
+from slime_store.errors import CopyError
+from slime_store.models import RunRow, SessionRow
+from slime_store.repositories.copying import OF_RUNS, CopyRepository
+from slime_store.repositories.locks import lock_shared_content
+from slime_store.repositories.rollouts import RolloutRepository
+from slime_store.store.handle import StoreHandle
+from slime_store.store.recording import delete_rollouts, remove_files, take_back
+from slime_store.store.verification.contents import check_blobs, check_prompts
+from slime_store.store.verification.findings import Findings
+from slime_store.types.reports import CopyReport
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from slime_store.store.sample_store import SampleStore
+
+Progress = Callable[[int, int], None]
+Reading = Callable[[], AbstractContextManager[Connection]]
+
+_PASSES = 3
+"""How often the source is looked through: what is recorded while copying is copied too."""
+_FIXED = {"runs": ("name", "created_at"), "sessions": ("run_pk", "ordinal", "host", "pid", "started_at")}
+"""By what a run or session of the target is known to come from the source."""
+
+
+def copy_store(
+    source: SampleStore, target_url: str | os.PathLike[str] | URL, *, progress: Progress | None = None
+) -> CopyReport:
+    """Copy everything that a store holds into another one, which is made if it is not there.
+
+    Every run, session, weight version, checkpoint and adoption, every rollout with all attempts and the journalled
+    groups of rollouts under way, imports, prompts, blobs and side files. A rollout is copied in one transaction: a copy
+    that was interrupted is gone on with by running it again, and running it after more was recorded brings the target
+    up to date, deleting there what was deleted in the source. In the end every rollout's stored bytes are compared on
+    both sides, and every shared content with its digest. Memory stays at about two payloads.
+
+    Args:
+        source: an open store; read-only will do. Others may go on writing to it.
+        target_url: an empty place, or an earlier copy of the same store that nobody else has written to.
+        progress: called with (steps done, steps).
+
+    Raises:
+        CopyError: the target holds something else, or is not like the source in the end.
+        SchemaError: the target is no store that this version can use.
+        DatabaseError: one of the databases failed; what was copied so far stays, and running it again goes on.
+    """
+    config = StoreConfig.parse(target_url)
+    handle = source._handle
+    if config.url == handle.config.url or (config.path and handle.config.path and _same_file(config, handle.config)):
+        raise CopyError(config.display_url, "it is the store itself")
+    target = StoreHandle(config)
+    try:
+        return _Copy(handle, target, handle.reading, progress).run()
+    finally:
+        target.close()
+
+
+def copy_snapshot(source: StoreHandle, path: Path) -> tuple[str, ...]:
+    """Copy a store, as it is at one moment, into a new SQLite file; return what is missing: nothing."""
+    target = StoreHandle(StoreConfig.parse(path))
+    try:
+        with source.reading() as connection:
+            _Copy(source, target, lambda: _same(connection), None).run()
+    finally:
+        target.close()
+    return ()
+
+
+@contextmanager
+def _same(connection: Connection) -> Iterator[Connection]:
+    yield connection
+
+
+def _same_file(one: StoreConfig, other: StoreConfig) -> bool:
+    return os.path.realpath(str(one.path)) == os.path.realpath(str(other.path))
+
+
+class _Copy:
+    """One copy from a source, read by ``reading``, into a target."""
+
+    def __init__(self, source: StoreHandle, target: StoreHandle, reading: Reading, progress: Progress | None) -> None:
+        self._source, self._target, self._reading = source, target, reading
+        self._progress = progress
+        self._done = self._total = 0
+        self._copied = self._deleted = self._samples = self._bytes = 0
+
+    def run(self) -> CopyReport:
+        self._check_target()
+        with self._reading() as connection:
+            present = self._there(connection).rollouts().keys()
+        with self._target.reading() as connection:
+            n_present = len(present & self._here(connection).rollouts().keys())
+        for _ in range(_PASSES):
+            if not self._bring_up_to_date():
+                break
+        verified = self._verify()
+        with self._target.reading() as connection:
+            n_runs = self._here(connection).count(cast(Table, RunRow.__table__))
+        return CopyReport(
+            self._target.config.display_url,
+            n_runs=n_runs,
+            n_copied=self._copied,
+            n_present=n_present,
+            n_deleted=self._deleted,
+            n_samples=self._samples,
+            n_bytes=self._bytes,
+            n_verified=verified,
+        )
+
+    def _there(self, connection: Connection) -> CopyRepository:
+        return CopyRepository(connection, self._source.blobs(connection))
+
+    def _here(self, connection: Connection) -> CopyRepository:
+        return CopyRepository(connection, self._target.blobs(connection))
+
+    def _check_target(self) -> None:
+        """Refuse a target with runs or sessions that do not come from the source."""
+        for table in (cast(Table, RunRow.__table__), cast(Table, SessionRow.__table__)):
+            with self._reading() as connection:
+                theirs = self._there(connection).rows(table)
+            with self._target.reading() as connection:
+                ours = self._here(connection).rows(table)
+            for pk, row in ours.items():
+                if pk not in theirs or any(theirs[pk][name] != row[name] for name in _FIXED[table.name]):
+                    which = f"run {row['name']!r}" if table.name == "runs" else f"a session of process {row['pid']}"
+                    reason = f"it holds {which}, which the source has not; copy to an empty place"
+                    raise CopyError(self._target.config.display_url, reason)
+
+    def _bring_up_to_date(self) -> bool:
+        """Copy what the target lacks and delete what the source lacks; tell whether there was anything to do."""
+        with self._reading() as connection:
+            theirs = self._there(connection).rollouts()
+            small = [(table, self._there(connection).rows(table)) for table in OF_RUNS]
+        with self._target.reading() as connection:
+            ours = self._here(connection).rollouts()
+        gone = [pk for pk, row in ours.items() if theirs.get(pk) != row]
+        new = [pk for pk in theirs if ours.get(pk) != theirs[pk]]
+        self._total = max(self._total, self._done + len(new) + len(theirs))
+        for pk in gone:
+            self._delete(pk, ours[pk][1])
+            self._deleted += pk not in theirs
+        early = [(table, rows) for table, rows in small if "rollout_pk" not in table.c]
+        self._sync(early)
+        for pk in new:
+            self._copy(pk)
+            self._step()
+        self._sync([(table, rows) for table, rows in small if "rollout_pk" in table.c])
+        return bool(gone or new)
+
+    def _sync(self, tables: list[tuple[Table, dict[tuple[Any, ...], dict[str, Any]]]]) -> None:
+        with self._target.writing("copy a store") as connection:
+            here = self._here(connection)
+            present = here.rollouts().keys()
+            for table, rows in tables:
+                if "rollout_pk" in table.c:
+                    rows = {pk: row for pk, row in rows.items() if row["rollout_pk"] in present}
+                here.make_alike(table, rows)
+
+    def _delete(self, pk: int, run_pk: int) -> None:
+        with self._target.writing("copy a store") as connection:
+            lock_shared_content(connection, exclusive=True)
+            rollouts = RolloutRepository(connection, run_pk)
+            files = delete_rollouts(connection, rollouts, self._target.blobs(connection), [pk])
+        remove_files(self._target, files)
+
+    def _copy(self, pk: int) -> None:
+        writer = PayloadWriter(self._target.directory)
+        try:
+            with self._reading() as there, self._target.writing("copy a store") as here:
+                lock_shared_content(here, exclusive=False)
+                source = self._there(there)
+                if not self._here(here).add_rollout(source, pk, writer):
+                    return
+                n_samples, n_bytes = source.size(pk)
+        except BaseException:
+            take_back(self._target, writer.written)
+            raise
+        self._copied += 1
+        self._samples += n_samples
+        self._bytes += n_bytes
+
+    def _verify(self) -> int:
+        """Compare every rollout on both sides, and the target's shared content with its digests."""
+        with self._target.reading() as connection:
+            pks = self._here(connection).rollouts()
+        verified = 0
+        for pk, identity in pks.items():
+            with self._reading() as connection:
+                there = self._there(connection)
+                expected = there.fingerprint(pk) if there.identity(pk) == identity else None
+            if expected is not None:
+                with self._target.reading() as connection:
+                    if self._here(connection).fingerprint(pk) != expected:
+                        which = f"{identity[3]} rollout {identity[4]}, attempt {identity[5]}"
+                        raise CopyError(self._target.config.display_url, f"{which} is not as in the source")
+                verified += 1
+            self._step()
+        findings = Findings()
+        check_blobs(self._target, findings)
+        check_prompts(self._target, findings)
+        for problem in findings.problems:
+            raise CopyError(self._target.config.display_url, problem.what)
+        return verified
+
+    def _step(self) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(min(self._done, self._total), self._total)

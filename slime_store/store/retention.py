@@ -1,0 +1,91 @@
+"""What of a run is kept: deleting, pruning and pinning its rollouts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from slime_store.repositories.locks import lock_shared_content
+from slime_store.repositories.retention import RetentionRepository
+from slime_store.repositories.rollouts import RolloutRepository
+from slime_store.store.infos import attempt_number, rollout_number
+from slime_store.store.pruning import prune
+from slime_store.store.reading import RunReader
+from slime_store.store.recording import delete_rollouts, remove_files
+from slime_store.store.sessions import utc_now
+from slime_store.types.reports import PinInfo, PruneReport
+
+Kind = Literal["train", "eval"]
+
+
+class RunRetention(RunReader):
+    """The part of a run that deletes, and says what must not be deleted."""
+
+    def delete_rollout(self, rollout_id: int, *, kind: Kind = "train", attempt: int | None = None) -> int:
+        """Delete a rollout with every attempt of it, or one attempt; return how many were deleted.
+
+        Prompts, images and tensors that other rollouts use stay. A pin goes with the last attempt.
+
+        Raises:
+            RolloutNotFoundError: there is nothing to delete.
+        """
+        number, attempt = rollout_number(rollout_id), attempt_number(attempt)
+        with self._handle.writing("delete a rollout") as connection:
+            lock_shared_content(connection, exclusive=True)
+            rollouts = RolloutRepository(connection, self._pk)
+            found = rollouts.attempts(kind, number)
+            pks = [pk for pk, n in found if attempt in (None, n)]
+            if not pks:
+                rollouts.find(self.name, kind, number, attempt)  # raises, with the nearest ids
+            files = delete_rollouts(connection, rollouts, self._handle.blobs(connection), pks)
+            if len(pks) == len(found):
+                RetentionRepository(connection, self._pk).unpin(kind, number)
+        remove_files(self._handle, files)
+        return len(pks)
+
+    def prune(self, keep_arrays_last: int = 20, keep_rollouts_last: int | None = None) -> PruneReport:
+        """Delete the arrays of older rollouts; their scalars, texts, prompts and metadata stay for ever.
+
+        Arrays are the token arrays (tokens, masks, log-probs, routing tables) and the tensors, images, arrays and long
+        lists in attributes other than the prompt and the metadata, and in the data source's state. Of train rollouts
+        and of evals, each kind on its own, the newest attempts of the highest ``keep_arrays_last`` rollout ids keep
+        theirs; so do pinned rollouts, every attempt of them, and what resuming from the last checkpoint needs: the
+        checkpointed rollout and those that would be handed back after it. Superseded attempts go first, however new.
+        Journalled groups are never touched. Loading a pruned rollout raises ``ArraysPrunedError``.
+
+        One transaction for each rollout, so others can write in between; a prune that was interrupted is gone on with
+        by pruning again.
+
+        Args:
+            keep_arrays_last: how many rollout ids of each kind keep their arrays.
+            keep_rollouts_last: delete older rollouts entirely, except pinned ones and those that resuming needs. None:
+                delete none.
+
+        Raises:
+            ReadOnlyStoreError: the store was opened with ``read_only=True``.
+            DatabaseError: the database failed; what was pruned before stays pruned.
+        """
+        return prune(self._handle, self._pk, keep_arrays_last, keep_rollouts_last)
+
+    def pin(self, rollout_id: int, *, kind: Kind = "train", note: str | None = None) -> None:
+        """Keep ``prune`` from touching a rollout: every attempt, also later ones. Again: change the note.
+
+        Raises:
+            RolloutNotFoundError: it is not recorded.
+        """
+        number = rollout_number(rollout_id)
+        with self._handle.writing("pin a rollout") as connection:
+            RolloutRepository(connection, self._pk).find(self.name, kind, number, None)
+            RetentionRepository(connection, self._pk).pin(kind, number, note, utc_now())
+
+    def unpin(self, rollout_id: int, *, kind: Kind = "train") -> bool:
+        """Take a pin away; return whether there was one."""
+        with self._handle.writing("unpin a rollout") as connection:
+            return RetentionRepository(connection, self._pk).unpin(kind, rollout_number(rollout_id))
+
+    def pins(self) -> list[PinInfo]:
+        """Return the pinned rollouts: train first, then by id."""
+        with self._handle.reading() as connection:
+            return [
+                PinInfo(row.kind, row.rollout_id, row.note, row.pinned_at)
+                for row in RetentionRepository(connection, self._pk).pins()
+            ]

@@ -1,0 +1,60 @@
+"""Files beside the database that no row names, and what crashed processes left."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from slime_store.database import chunked
+from slime_store.store.handle import StoreHandle
+from slime_store.store.verification.findings import Findings
+
+GRACE_SECONDS = 3600.0
+"""Files younger than this may belong to a record whose transaction has not been committed yet."""
+
+_DRAFTS = ".slime_store-*"  # stores and backups in the making
+
+
+def check_side_files(handle: StoreHandle, findings: Findings, grace_seconds: float) -> None:
+    """Find side files that no row names and temporary files, both older than the grace time."""
+    directory = handle.directory
+    if directory is None:
+        return
+    old = time.time() - grace_seconds
+    for names in chunked(list(directory.names())):
+        findings.counts["side_files"] += len(names)
+        with handle.reading() as connection:
+            referred = handle.blobs(connection).referred_files(names)
+        for name in names:
+            if name in referred:
+                continue
+            modified = _modified(directory.root / name)
+            if modified is None:
+                continue  # gone meanwhile
+            if modified > old:
+                findings.counts["young_files"] += 1
+                continue
+            if findings.is_damaged:
+                findings.add("file_unused", f"no row names side file {name}; it stays, since the database is damaged")
+            else:
+                findings.unused_files.append(name)
+                findings.add("file_unused", f"no row names side file {name}", fixable=True)
+    for path in temporary_files(handle):
+        modified = _modified(path)
+        if modified is not None and modified <= old:
+            findings.add("file_temporary", f"{path.name} was left by a process that crashed", fixable=True)
+
+
+def temporary_files(handle: StoreHandle) -> Iterator[Path]:
+    """Yield files with temporary names, in the directory of side files and beside the database."""
+    if handle.directory is not None and handle.config.path is not None:
+        yield from sorted(handle.directory.root.glob("*/*.blob.tmp"))
+        yield from sorted(path for path in handle.config.path.parent.glob(_DRAFTS) if path.is_file())
+
+
+def _modified(path: Path) -> float | None:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return None

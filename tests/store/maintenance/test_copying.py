@@ -1,0 +1,195 @@
+"""``copy_store``: all of a store in another one, on either database, resumed after a kill, compared at the end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slime_store import SampleStore, copy_store
+from slime_store.errors import CopyError
+from slime_store.repositories.copying import CopyRepository
+from slime_store.testing import assert_same, make_train_output
+from slime_store.testing.contract.opening import loaded_eval, loaded_train, opened
+from tests.services.filling import RUN, make_filled, rich_train, side_files
+from tests.services.tables import counts, execute, rows
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def target_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'target.db'}"
+    else:
+        with request.getfixturevalue("postgres_server").database() as url:
+            yield url
+
+
+def same_content(one: str, other: str) -> None:
+    for rollout_id, attempt in ((0, 1), (0, 2), (1, 1), (5, 1)):
+        assert_same(loaded_train(one, rollout_id, attempt=attempt), loaded_train(other, rollout_id, attempt=attempt))
+    assert_same(loaded_eval(one, 0), loaded_eval(other, 0))
+    with opened(one, read_only=True) as first, opened(other, read_only=True) as second:
+        assert first.runs() == second.runs()
+        mine, theirs = first.run(RUN, create=False), second.run(RUN, create=False)
+        assert mine.rollouts(attempts=True) == theirs.rollouts(attempts=True)
+        assert mine.weight_versions() == theirs.weight_versions()
+        assert_same(mine.resume(), theirs.resume())
+
+
+def test_a_copy_holds_everything_and_can_be_gone_on_with(store_url: str, target_url: str) -> None:
+    make_filled(store_url)
+    steps: list[tuple[int, int]] = []
+    with opened(store_url, read_only=True) as store:
+        report = copy_store(store, target_url, progress=lambda done, total: steps.append((done, total)))
+    assert (report.n_runs, report.n_copied, report.n_present, report.n_verified) == (2, 6, 0, 6)
+    assert steps == [(n, 12) for n in range(1, 13)]
+    assert "***" in report.url or report.url.startswith("/")
+    same_content(store_url, target_url)
+    with opened(target_url) as store:
+        assert store.verify().ok
+        run = store.run(RUN)
+        assert run.record_train(6, rich_train(6)).session == 2  # keys that were copied are not given again
+        run.record_weight_version("77")
+        store.run("new").record_train(0, make_train_output())
+        run.delete_rollout(0)
+        assert store.verify().ok
+
+
+def test_a_copy_of_a_copy_is_the_same_store(sqlite_url: str, tmp_path: Path, postgres_url: str) -> None:
+    make_filled(sqlite_url)
+    back = f"sqlite:///{tmp_path / 'back.db'}"
+    for source, target in ((sqlite_url, postgres_url), (postgres_url, back)):
+        with opened(source, read_only=True) as store:
+            copy_store(store, target)
+    assert counts(sqlite_url) == counts(back)
+    assert len(side_files(back)) == len(side_files(sqlite_url))
+    same_content(sqlite_url, back)
+
+
+def test_a_copy_that_was_interrupted_goes_on_and_a_finished_one_does_nothing(
+    store_url: str, target_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_filled(store_url)
+    original, calls = CopyRepository.add_rollout, []
+
+    def interrupted(self: CopyRepository, *arguments: Any) -> bool:
+        calls.append(1)
+        done = original(self, *arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt  # after its rows, before the commit
+        return done
+
+    with opened(store_url, read_only=True) as store:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(CopyRepository, "add_rollout", interrupted)
+            copy_store(store, target_url)
+        report = copy_store(store, target_url)
+        assert (report.n_present, report.n_copied) == (2, 4)
+        report = copy_store(store, target_url)
+        assert (report.n_present, report.n_copied, report.n_deleted, report.n_verified) == (6, 0, 0, 6)
+    same_content(store_url, target_url)
+    with opened(target_url) as copy:
+        assert copy.verify(grace_seconds=-1).problems == ()  # not even a side file too many
+
+
+def test_a_copy_follows_what_was_recorded_described_and_deleted_since(store_url: str, target_url: str) -> None:
+    make_filled(store_url)
+    with opened(store_url) as store:
+        copy_store(store, target_url)
+        run = store.run(RUN)
+        run.delete_rollout(1)
+        run.record_train(8, rich_train(2), state={"cursor": 9})  # the same prompts and pictures, under new keys
+        run.recovery.record_checkpoint(8)
+        run.record_weight_version("3", metadata={"note": "better"})
+        report = copy_store(store, target_url)
+        assert (report.n_copied, report.n_deleted) == (1, 1)
+        expected = run.weight_versions(), run.resume(), run.rollouts(attempts=True)
+    with opened(target_url) as copy:
+        run = copy.run(RUN)
+        assert_same((run.weight_versions(), run.resume(), run.rollouts(attempts=True)), expected)
+        assert_same(run.load_train(8), rich_train(2))
+        assert copy.verify(grace_seconds=-1).problems == ()
+
+
+def test_another_store_and_the_store_itself_are_refused(store_url: str, target_url: str) -> None:
+    make_filled(store_url)
+    with opened(target_url) as other:
+        other.run("mine").record_train(0, make_train_output())
+    before = counts(target_url)
+    with opened(store_url) as store:
+        with pytest.raises(CopyError, match="run 'mine'"):
+            copy_store(store, target_url)
+        with pytest.raises(CopyError, match="the store itself"):
+            copy_store(store, store_url)
+    assert counts(target_url) == before
+
+
+def test_a_copy_that_somebody_has_written_to_is_refused(store_url: str, target_url: str) -> None:
+    make_filled(store_url)
+    with opened(store_url) as store:
+        copy_store(store, target_url)
+        with opened(target_url) as copy:
+            copy.run(RUN).record_train(50, make_train_output())
+        with pytest.raises(CopyError, match="a session of process"):
+            copy_store(store, target_url)
+    assert_same(loaded_train(target_url, 50), make_train_output())
+
+
+def test_a_difference_between_the_two_is_found(store_url: str, target_url: str) -> None:
+    make_filled(store_url)
+    with opened(store_url, read_only=True) as store:
+        copy_store(store, target_url)
+        (pk,) = rows(store_url, "SELECT id FROM rollouts WHERE rollout_id = 5")[0]
+        execute(target_url, f"UPDATE sample_texts SET label = 'x' WHERE rollout_pk = {pk} AND position = 3")
+        with pytest.raises(CopyError, match="train rollout 5, attempt 1 is not as in the source"):
+            copy_store(store, target_url)
+
+
+def test_what_is_recorded_while_copying_is_copied_too(store_url: str, target_url: str) -> None:
+    make_filled(store_url)
+    with opened(store_url) as store, opened(store_url) as other:
+
+        def record(done: int, _total: int) -> None:
+            if done == 1:
+                other.run("late").record_train(0, rich_train(3))
+
+        report = copy_store(store, target_url, progress=record)
+    assert (report.n_runs, report.n_copied) == (3, 7)
+    with SampleStore.open(target_url, read_only=True) as copy:
+        assert_same(copy.run("late", create=False).load_train(0), rich_train(3))
+
+
+KILLED = """
+import os, sys
+from slime_store import SampleStore, copy_store
+from slime_store.repositories.copying import CopyRepository
+original, left = CopyRepository.add_rollout, int(sys.argv[3])
+def killed(*arguments):
+    global left
+    original(*arguments)
+    left -= 1
+    if left == 0:
+        os._exit(9)
+    return True
+CopyRepository.add_rollout = killed
+copy_store(SampleStore.open(sys.argv[1], read_only=True), sys.argv[2])
+"""
+
+
+def test_h8_a_copy_whose_process_was_killed_goes_on(sqlite_url: str, target_url: str) -> None:
+    make_filled(sqlite_url)
+    for n in (1, 3):
+        done = subprocess.run([sys.executable, "-c", KILLED, sqlite_url, target_url, str(n)])
+        assert done.returncode == 9
+    with opened(sqlite_url, read_only=True) as store:
+        report = copy_store(store, target_url)
+    assert (report.n_present, report.n_copied, report.n_verified) == (2, 4, 6)
+    same_content(sqlite_url, target_url)
+    with opened(target_url) as copy:
+        found = copy.verify(fix=True, grace_seconds=-1)
+        assert found.ok and {each.code for each in found.problems} <= {"file_unused"}  # what the killed ones left
+        assert copy.verify(grace_seconds=-1).problems == ()
