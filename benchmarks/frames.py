@@ -67,7 +67,7 @@ Turn = Callable[[], Any]
 
 
 def best(turn: Turn, n_turns: int) -> float:
-    """Return the seconds of processor time of the fastest of several turns: other work slows them less."""
+    """Return the processor seconds of the fastest of several turns: other work slows them less than the clock."""
     seconds = []
     for _ in range(n_turns):
         gc.collect()

@@ -59,8 +59,6 @@ _ORDER = (RolloutRow.run_pk, RolloutRow.kind.desc(), RolloutRow.rollout_id, Roll
 class SampleScan:
     """Reads columns of many samples: train before eval, then by rollout id, attempt and position.
 
-    Rows are the driver's own tuples: making an SQLAlchemy row of each costs about as much as all the rest.
-
     Args:
         connection: inside a transaction.
         blobs: where large payloads are.
@@ -179,12 +177,8 @@ class SampleScan:
         query = select(func.count()).select_from(SampleRow).where(*conditions)
         return int(self._connection.execute(query).scalar_one())
 
-    def _fetched(self, query: Select[Any]) -> list[tuple[Any, ...]]:
-        result = self._connection.execute(query)
-        cursor: Any = result.cursor
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        result.close()
-        return rows
+    def _fetched(self, query: Select[Any]) -> Sequence[Any]:
+        return self._connection.execute(query).all()
 
 
 def _skipped(heads: Sequence[Head], offset: int) -> tuple[Sequence[Head], int]:
