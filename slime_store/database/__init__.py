@@ -1,7 +1,7 @@
 """Engines, transactions and bulk inserts; knows no table by name."""
 
 from slime_store.database.after_fork import tell_after_fork
-from slime_store.database.bulk import chunked, insert_rows
+from slime_store.database.bulk import chunked, in_binary, insert_rows
 from slime_store.database.changes import schema_change
 from slime_store.database.compaction import compact
 from slime_store.database.engine import create_store_engine, engine_config
@@ -18,6 +18,7 @@ __all__ = [
     "create_store_engine",
     "engine_config",
     "filesystem_type",
+    "in_binary",
     "insert_rows",
     "read",
     "schema_change",

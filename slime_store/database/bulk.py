@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Dialect, Table
+from sqlalchemy import Connection, Dialect, Executable, Table
 from sqlalchemy.types import TypeDecorator
 
 T = TypeVar("T")
+Q = TypeVar("Q", bound=Executable)
+
+BINARY_RESULTS = "binary_results"
 
 
 def insert_rows(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
@@ -28,6 +31,14 @@ def insert_rows(connection: Connection, table: Table, columns: Sequence[str], ro
         _executemany(connection, table, columns, rows)
     else:
         _copy(connection, table, columns, rows)
+
+
+def in_binary(query: Q) -> Q:
+    """Return a query whose results come in binary from PostgreSQL: as text each byte of a ``bytea`` takes two.
+
+    Not for all queries: SQLAlchemy reads PostgreSQL's catalogues as text only.
+    """
+    return query.execution_options(**{BINARY_RESULTS: True})
 
 
 def chunked(ids: Sequence[T], size: int = 500) -> Iterator[Sequence[T]]:

@@ -7,12 +7,12 @@ All tables live in a schema of their own, ``slime_store``, so that a database ca
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
 
 from slime_store.config import StoreConfig, secret_options
+from slime_store.database.bulk import BINARY_RESULTS
 from slime_store.errors import InvalidUrlError, MissingPackageError
 
 DEFAULT_SCHEMA = "slime_store"
@@ -43,7 +43,7 @@ def create_postgresql_engine(config: StoreConfig, options: dict[str, Any]) -> En
         MissingPackageError: psycopg is not installed.
     """
     try:
-        import psycopg  # noqa: F401 - SQLAlchemy's own error names no way out
+        import psycopg  # noqa: F401  SQLAlchemy's own error names no way out
     except ImportError as error:  # also where its C library is missing
         raise MissingPackageError("psycopg", "postgres", str(error)) from error
     schema = schema_name(config)
@@ -64,23 +64,17 @@ def create_postgresql_engine(config: StoreConfig, options: dict[str, Any]) -> En
         connection.autocommit = True  # one round trip, and a later rollback does not undo it
         connection.execute(_SETUP, (f'"{schema}"', f"{int(config.busy_timeout * 1000)}ms"))
         connection.autocommit = False
-        connection.cursor_factory = _binary_cursor()
 
     event.listen(engine, "connect", set_up, insert=True)  # before SQLAlchemy asks for the current schema
+    event.listen(engine, "before_cursor_execute", _ask_for_binary)
     return engine
 
 
-@cache
-def _binary_cursor() -> type[Any]:
-    """Return a cursor whose results come in binary: as text, each byte of a ``bytea`` takes two, in memory too."""
-    import psycopg
-
-    class BinaryCursor(psycopg.Cursor[Any]):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options)
-            self.format = psycopg.pq.Format.BINARY
-
-    return BinaryCursor
+def _ask_for_binary(
+    _connection: Any, cursor: Any, _statement: str, _parameters: Any, context: Any, _executemany: bool
+) -> None:
+    if context is not None and context.execution_options.get(BINARY_RESULTS):
+        cursor.format = 1  # psycopg.pq.Format.BINARY
 
 
 def schema_name(config: StoreConfig) -> str:

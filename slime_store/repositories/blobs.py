@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, Table, delete, exists, select, update
 
 from slime_store.blobs import PART_BYTES, BlobDirectory, Payload
 from slime_store.codecs.arrays import decode_array, dtype_of
-from slime_store.database import chunked, insert_rows
+from slime_store.database import chunked, in_binary, insert_rows
 from slime_store.errors import BlobCorruptError, BlobMissingError
 from slime_store.models import BlobPartRow, BlobReferenceRow, BlobRow
 from slime_store.repositories.inserts import insert_unless_present
@@ -163,7 +163,7 @@ class BlobRepository:
         parts: dict[int, list[bytes]] = {row.id: [] for row in rows if row.file_name is None}
         for chunk in chunked(list(parts)):
             query = select(BlobPartRow.blob_pk, BlobPartRow.data).where(BlobPartRow.blob_pk.in_(chunk))
-            for pk, data in self._connection.execute(query.order_by(BlobPartRow.blob_pk, BlobPartRow.part)):
+            for pk, data in self._connection.execute(in_binary(query.order_by(BlobPartRow.blob_pk, BlobPartRow.part))):
                 parts[pk].append(data)
         stored = {pk: b"".join(data) for pk, data in parts.items()}
         for row in rows:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, null, or_, select
 
 from slime_store.blobs import FILE_BYTES, Payload
-from slime_store.database import chunked, insert_rows
+from slime_store.database import chunked, in_binary, insert_rows
 from slime_store.mapping.decode import StoredPack, StoredSamples
 from slime_store.mapping.encoded import SAMPLE_COLUMNS, EncodedRollout
 from slime_store.mapping.fields import ARRAY_FIELDS
@@ -199,7 +199,9 @@ class SampleRepository:
         ).where(*conditions)
         rows = [
             row
-            for row in self._connection.execute(query.order_by(SampleArrayRow.field, SampleArrayRow.first_position))
+            for row in self._connection.execute(
+                in_binary(query.order_by(SampleArrayRow.field, SampleArrayRow.first_position))
+            )
             if positions is None or not positions.isdisjoint(range(row.first_position, row.last_position + 1))
         ]
         readers = blobs.readers([row.blob_pk for row in rows if row.blob_pk is not None])
