@@ -86,8 +86,9 @@ def output(samples: list[Sample], rollout_id: int) -> Any:
         question = (rollout_id * PROMPTS + i // 8) % EPOCH
         sample.prompt = f"Question {question}: how many apples are left over?"
         sample.tokens = [1, 2, 3, 4, 5, question]
-        sample.response, sample.response_length = f"The answer is {i}.", 2 + i % 3
-        sample.reward, sample.loss_mask, sample.rollout_log_probs = rewards[i], [1, 1], [-0.25, -0.5]
+        n = 2 + i % 3
+        sample.response, sample.response_length = f"The answer is {i}.", n
+        sample.reward, sample.loss_mask, sample.rollout_log_probs = rewards[i], [1] * n, [-0.25] * n
         sample.status = Sample.Status.TRUNCATED if cut[i] else Sample.Status.COMPLETED
         sample.weight_versions = [str(max(rollout_id - 1, 0)), str(rollout_id)] if late[i] else [str(rollout_id)]
     groups = [samples[i : i + SAMPLES_PER_PROMPT] for i in range(0, len(samples), SAMPLES_PER_PROMPT)]

@@ -60,7 +60,7 @@ def test_a_document_that_matches_contains_a_fragment(
         (np.array([1, 2]), 1, False),
         (float("nan"), float("nan"), False),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_values_are_equal_as_in_python_but_true_is_not_one(value: Any, wanted: Any, expected: bool) -> None:
     assert metadata_matches({"k": value}, {"k": wanted}) is expected
