@@ -72,7 +72,7 @@ def operations(run: Run, length: int) -> dict[str, Callable[[], Any]]:
 
 
 def print_steps(directory: Path, size: Size, n_rollouts: int) -> None:
-    """Print bytes of a step of this size: the whole, and what pruning leaves; uniform token ids, which do not compress."""
+    """Print the bytes of a step of this size, whole and pruned. Its uniform token ids do not compress."""
     output = text_rollout(size)
     with SampleStore.open(directory / "steps.db") as store:
         run = store.run("steps")
@@ -84,9 +84,10 @@ def print_steps(directory: Path, size: Size, n_rollouts: int) -> None:
         store.vacuum()
         pruned = (store.stats().size_bytes - empty) / n_rollouts
     n_samples = size.prompts * size.samples_per_prompt
-    print(f"a step of {n_samples:,} samples, {size.n_tokens:,} tokens: {whole / 1e6:.1f} MB, pruned {pruned / 1e6:.2f} MB")
+    print(f"a step, {n_samples:,} samples, {size.n_tokens:,} tokens: {whole / 1e6:.1f} MB, pruned {pruned / 1e6:.2f}")
     keeping = (whole - pruned) * 20
-    print(f"{N_STEPS:,} steps: {whole * N_STEPS / 1e9:,.0f} GB; pruned to 20: {(pruned * N_STEPS + keeping) / 1e9:,.1f} GB")
+    kept = pruned * N_STEPS + keeping
+    print(f"{N_STEPS:,} steps: {whole * N_STEPS / 1e9:,.0f} GB; pruned to 20: {kept / 1e9:,.1f} GB")
 
 
 def _median(work: Callable[[], Any]) -> float:
