@@ -24,18 +24,20 @@ from benchmarks.workloads import WORKLOADS
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and return the exit code."""
     options = _options(arguments)
-    machine = report.machine()
     found: dict[str, Figures] = {}
+    result = {"machine": report.machine(), "size": options.size, "workloads": found}
     if options.read:
-        known = json.loads(options.read.read_text())
-        machine, found, options.size = known["machine"], known["workloads"], known["size"]
-    else:
+        result = json.loads(options.read.read_text())
+        found, options.size = result["workloads"], result["size"]
+    print(_head(result))
+    for name in found:
+        print(_tables(name, found[name], options))
+    if not options.read:
         with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as directory, postgres_url() as url:
             for name in options.workloads:
                 found[name] = _workload(name, options, Path(directory), url)
-    result = {"machine": machine, "size": options.size, "workloads": found}
-    tell("")
-    print(_text(result, markdown=options.markdown))
+                tell("")
+                print(_tables(name, found[name], options), flush=True)
     lines = []
     if options.check:
         lines = [*budgets.lines(found, options.size), *budgets.start_lines(), *_w5(options.size)]
@@ -83,23 +85,21 @@ def _workload(name: str, options: Any, directory: Path, url: str | None) -> Figu
     return figures
 
 
-def _text(result: dict[str, Any], *, markdown: bool) -> str:
+def _head(result: dict[str, Any]) -> str:
     machine = result["machine"]
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
-    parts = [
+    about = (
         f"Python {machine['python']} on {machine['system']}, {machine['processors']} processors, load average "
-        f"{machine['load_average']} at the start; SQLite {machine['sqlite']}, {packages}. Size: {result['size']}.",
-        report.NOTES,
-        report.MEMORY_NOTES,
-    ]
-    for name, figures in result["workloads"].items():
-        about = WORKLOADS[name].describe(result["size"])
-        parts.append(f"### {about}" if markdown else about)
-        parts.append(report.render(report.time_table(figures), markdown=markdown))
-        memory = report.memory_table(figures)
-        if memory:
-            parts.append(report.render(memory, markdown=markdown))
-    return "\n\n".join(parts)
+        f"{machine['load_average']} at the start; SQLite {machine['sqlite']}, {packages}. Size: {result['size']}."
+    )
+    return "\n\n".join([about, report.NOTES, report.MEMORY_NOTES])
+
+
+def _tables(name: str, figures: Figures, options: Any) -> str:
+    about = WORKLOADS[name].describe(options.size)
+    tables = [report.time_table(figures), report.processor_table(figures), report.memory_table(figures)]
+    shown = [report.render(rows, markdown=options.markdown) for rows in tables if rows]
+    return "\n\n".join(["", f"### {about}" if options.markdown else about, *shown])
 
 
 def _w5(size: str) -> list[budgets.Line]:

@@ -15,6 +15,9 @@ from benchmarks.workloads import Workload, samples_of
 SECONDS = ("record", "blocked", "load_train", "load_batch", "load_one")
 """What is timed. ``blocked`` is how long the caller of record waits: less than ``record`` in the background only."""
 
+PROCESSOR = ("record", "load_train", "load_batch")
+"""What the processor time is taken of, as ``cpu_record`` and so on: it says more than seconds on a busy machine."""
+
 Figures = dict[str, dict[str, Any]]
 """By system, by column."""
 
@@ -43,7 +46,7 @@ def measure(workload: Workload, size: str, place: Place, names: Iterable[str], r
     for system in systems:
         system.close()
     return {
-        name: {key: statistics.median(turn[key] for turn in taken) for key in SECONDS} | {"bytes": n_bytes[name]}
+        name: {key: statistics.median(turn[key] for turn in taken) for key in taken[0]} | {"bytes": n_bytes[name]}
         for name, taken in turns.items()
     }
 
@@ -51,7 +54,13 @@ def measure(workload: Workload, size: str, place: Place, names: Iterable[str], r
 def open_systems(workload: Workload, place: Place, names: Iterable[str]) -> list[System]:
     """Return those of the named systems that are installed and can keep the workload."""
     kinds = [SYSTEMS[name] for name in names]
-    return [kind(place) for kind in kinds if kind.is_available(place) and (kind.holds_media or not workload.media)]
+    return [
+        kind(place)
+        for kind in kinds
+        if kind.is_available(place)
+        and (kind.holds_media or not workload.media)
+        and (kind.holds_huge or not workload.is_huge)
+    ]
 
 
 def tell(what: str) -> None:
@@ -62,20 +71,20 @@ def tell(what: str) -> None:
 
 def _turn(system: System, number: int, output: Any, one: tuple[int, int], n_bytes: dict[str, int]) -> dict[str, float]:
     gc.collect()  # nobody pays for what others left behind
-    record, blocked = _timed(lambda: system.record(number, output))
+    times: dict[str, float] = {}
+    times["blocked"] = _timed("record", lambda: system.record(number, output), times) or times["record"]
     n_bytes.setdefault(system.name, system.size(number))
-    return {
-        "record": record,
-        "blocked": record if blocked is None else blocked,
-        "load_train": _timed(lambda: system.load_train(number))[0],
-        "load_batch": _timed(lambda: system.load_batch(number))[0],
-        "load_one": _timed(lambda: system.load_one(number, *one))[0],
-    }
+    _timed("load_train", lambda: system.load_train(number), times)
+    _timed("load_batch", lambda: system.load_batch(number), times)
+    _timed("load_one", lambda: system.load_one(number, *one), times)
+    return times
 
 
-def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the seconds that work took, and its result if it is a number; anything larger is let go of."""
-    start = time.perf_counter()
+def _timed(what: str, work: Callable[[], Any], times: dict[str, float]) -> float | None:
+    """Note the seconds that work took; return its result if it is a number, anything larger is let go of."""
+    start, start_cpu = time.perf_counter(), time.process_time()
     result = work()
-    seconds = time.perf_counter() - start
-    return seconds, result if isinstance(result, float) else None
+    times[what] = time.perf_counter() - start
+    if what in PROCESSOR:
+        times[f"cpu_{what}"] = time.process_time() - start_cpu
+    return result if isinstance(result, float) else None

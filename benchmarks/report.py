@@ -24,6 +24,7 @@ _TITLES = {
     "load_one": "one sample s",
     "bytes": "MB",
 }
+_PROCESSOR_TITLES = {"cpu_record": "record", "cpu_load_train": "load_train", "cpu_load_batch": "load_batch"}
 _MEMORY_TITLES = {
     "record": "record",
     "record_one": "record one",
@@ -49,7 +50,8 @@ def ratio(figures: Figures, name: str, column: str) -> float:
     base, own = figures[BASE], figures[name]
     if column == "bytes":
         return float(own["bytes"]) / float(base["bytes"])
-    against = "load_train" if column in _LOADS else "record"
+    against = "load_train" if column.removeprefix("cpu_") in _LOADS else "record"
+    against = f"cpu_{against}" if column.startswith("cpu_") else against
     return float(base[against]) / max(float(own[column]), 1e-9)
 
 
@@ -66,6 +68,16 @@ def time_table(figures: Figures) -> list[list[str]]:
                 row.append(value)
         rows.append(row)
     return rows
+
+
+def processor_table(figures: Figures) -> list[list[str]]:
+    """Return the rows of processor seconds of all threads of the process, a database server's not among them."""
+    rows = [["processor seconds", *_PROCESSOR_TITLES.values()]]
+    for name, own in figures.items():
+        if all(column in own for column in _PROCESSOR_TITLES):
+            shares = {c: f" ({ratio(figures, name, c):.1f}x)" if BASE in figures else "" for c in _PROCESSOR_TITLES}
+            rows.append([name, *(_seconds(own[column]) + shares[column] for column in _PROCESSOR_TITLES)])
+    return rows if rows[1:] else []
 
 
 def memory_table(figures: Figures) -> list[list[str]]:

@@ -54,6 +54,7 @@ class Workload:
         sizes: by name: full, quick (seconds), tiny (for tests).
         repeat: turns of each system, by size.
         media: it holds tensors or images, which JSON lines do not.
+        is_huge: it takes gigabytes, so only slime_store and slime's own dump are measured.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Workload:
     sizes: dict[str, Size]
     repeat: dict[str, int]
     media: bool = False
+    is_huge: bool = False
 
     def describe(self, size: str) -> str:
         """Return a line about the workload at a size."""
@@ -211,6 +213,7 @@ WORKLOADS = {
             },
             {"full": 2, "quick": 1, "tiny": 1},
             media=True,
+            is_huge=True,
         ),
     )
 }

@@ -30,6 +30,8 @@ class System(ABC):
     name: ClassVar[str]
     holds_media: ClassVar[bool] = True
     """Whether tensors and images can be kept."""
+    holds_huge: ClassVar[bool] = False
+    """Whether it is measured with gigabytes too."""
 
     @classmethod
     def is_available(cls, place: Place) -> bool:

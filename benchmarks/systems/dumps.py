@@ -30,6 +30,7 @@ class TorchDump(Dump):
 
     name = "torch.save + fsync"
     suffix = ".pt"
+    holds_huge = True
 
     def record(self, number: int, output: RolloutFnTrainOutput) -> None:
         samples = [sample.to_dict() for sample in samples_of(output)]

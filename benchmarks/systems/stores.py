@@ -13,6 +13,7 @@ from slime_store import RolloutFnTrainOutput, Sample, SampleFilter, SampleStore
 class Store(System):
     """A store that is filled rollout by rollout."""
 
+    holds_huge = True
     background: ClassVar[bool] = False
 
     def __init__(self, place: Place) -> None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from slime_store.codecs.base import Array, little_endian
 from slime_store.codecs.registry import BITS, ZSTD, get_codec
+from slime_store.codecs.zstd import ZstdCodec
 from slime_store.errors import BlobCorruptError, UnsupportedValueError
 
 _CHUNK = 1 << 16
@@ -105,6 +106,13 @@ def decode_array(codec_id: str, dtype: str, shape: tuple[int, ...], data: bytes)
         BlobCorruptError: damaged bytes, or a codec or dtype that is unknown here.
     """
     return get_codec(codec_id).decode(data, dtype_of(dtype), shape)
+
+
+def decode_for_reading(codec_id: str, dtype: str, shape: tuple[int, ...], data: bytes) -> Array:
+    """Do what ``decode_array`` does, for a caller who makes something else of the array: it may be read-only."""
+    codec = get_codec(codec_id)
+    decode = codec.decode_for_reading if isinstance(codec, ZstdCodec) else codec.decode
+    return decode(data, dtype_of(dtype), shape)
 
 
 def widen(array: Array, dtype: npt.DTypeLike) -> Array:

@@ -32,10 +32,15 @@ class ZstdCodec(Codec):
 
     def decode(self, data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         """Return the array; BlobCorruptError for damaged bytes or another size."""
+        array = self.decode_for_reading(data, dtype, shape)
+        return array if array.flags.writeable else array.copy()
+
+    def decode_for_reading(self, data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+        """Do what ``decode`` does; the array may be read-only, which saves elements of one byte a copy."""
         count, width = element_count(shape), dtype.itemsize
         content = np.frombuffer(frames.decompress(data, count * width), np.uint8)
         if width == 1:
-            array: Array = content.copy().view(dtype)
+            array: Array = content.view(dtype)
             return array.reshape(shape)
         elements = np.empty((count, width), np.uint8)
         for i, plane in enumerate(content.reshape(width, count)):

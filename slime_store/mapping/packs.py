@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from slime_store.codecs.arrays import DTYPES, EncodedArray, decode_array, dtype_name, encode_array
+from slime_store.codecs.arrays import DTYPES, EncodedArray, decode_for_reading, dtype_name, encode_array
 from slime_store.codecs.base import Array
 from slime_store.codecs.lists import array_to_list, list_to_array
 from slime_store.codecs.tensors import bits_to_tensor, layout_of, tensor_to_bits
@@ -163,7 +163,9 @@ def open_pack(encoded: EncodedArray, layout: str) -> OpenPack:
         total = sum(n for n in lengths if n is not None) * math.prod(tail)
     except (ValueError, KeyError, TypeError) as exc:
         raise BlobCorruptError(f"an array pack has the layout {layout[:80]!r}") from exc
-    return OpenPack(of, kind, tail, lengths, decode_array(encoded.codec_id, encoded.dtype, (total,), encoded.data))
+    return OpenPack(
+        of, kind, tail, lengths, decode_for_reading(encoded.codec_id, encoded.dtype, (total,), encoded.data)
+    )
 
 
 def unpack(
