@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import budgets, report
+from benchmarks import budgets, growth, report
 from benchmarks.chart import chart
 from benchmarks.measure import Figures, measure, tell
 from benchmarks.memory import measure_memory
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
                 print(_tables(name, found[name], options), flush=True)
     lines = []
     if options.check:
-        lines = [*budgets.lines(found, options.size), *budgets.start_lines(), *_w5(options.size)]
+        lines = [*budgets.lines(found, options.size), *budgets.start_lines(), *growth.budget_lines(options.size)]
         print("\n" + report.render([budgets.TITLES, *(line.row() for line in lines)], markdown=options.markdown))
         result["budgets"] = [line.row() for line in lines]
     if options.json:
@@ -100,19 +100,6 @@ def _tables(name: str, figures: Figures, options: Any) -> str:
     tables = [report.time_table(figures), report.processor_table(figures), report.memory_table(figures)]
     shown = [report.render(rows, markdown=options.markdown) for rows in tables if rows]
     return "\n\n".join(["", f"### {about}" if options.markdown else about, *shown])
-
-
-def _w5(size: str) -> list[budgets.Line]:
-    """Budgets of a store of a thousand rollouts, from ``benchmarks/w5.py``: ``lines(size)`` gives them."""
-    try:
-        from benchmarks import w5
-    except ImportError:
-        return [
-            budgets.Line("W5 reward by weight version", None, 0.5, False, "s"),
-            budgets.Line("W5 a filtered page of samples_df", None, 0.1, False, "s"),
-            budgets.Line("W5 load of one rollout, against a store of one", None, 1.2, False, "x"),
-        ]
-    return list(w5.lines(size))
 
 
 if __name__ == "__main__":

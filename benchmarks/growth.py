@@ -8,19 +8,22 @@ and pruned, and so what a run of 10,000 steps takes.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks import w5
+from benchmarks.budgets import Line
 from benchmarks.workloads import Size, text_rollout
 from slime_store import Run, Sample, SampleFilter, SampleStore
 from slime_store.dataframes import metrics_df, prompts_df, rollouts_df, samples_df, weight_versions_df
 
 STEP = Size(128, 8, 512, 7680)
 N_STEPS = 10_000
+LENGTHS = {"full": 1000, "quick": 200, "tiny": 2}
 _TURNS = 5
 
 
@@ -47,6 +50,33 @@ def print_growth(path: Path, lengths: list[int]) -> None:
     print(f"{'milliseconds, median of ' + str(_TURNS):44}" + "".join(f"{length:>10,}" for length in lengths))
     for name in columns[0]:
         print(f"{name:44}" + "".join(f"{1000 * column[name]:10.1f}" for column in columns))
+
+
+def budget_lines(size: str) -> list[Line]:
+    """Return the budgets of a store of many rollouts, measured: 1,000 of them in the full size."""
+    length = LENGTHS[size]
+    filtered = SampleFilter(kind="train", status="truncated", reward_min=1.0)
+    with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as directory, closing_stores(Path(directory)) as runs:
+        few, many = runs
+        w5.record(few, range(1))
+        w5.record(many, range(length))
+        loads = [[w5.timed(lambda: run.load_train(0))[0] for run in runs] for _ in range(2 * _TURNS)]  # noqa: B023
+        ratio = statistics.median(turn[1] for turn in loads) / statistics.median(turn[0] for turn in loads)
+        versions = _median(lambda: weight_versions_df(many))
+        page = _median(lambda: samples_df(many, filtered, limit=100))
+    of = f"of {length:,} x 1,024"
+    return [
+        Line(f"W5 {of}: weight_versions_df", versions, 0.5, False, "s"),
+        Line(f"W5 {of}: a filtered page of samples_df", page, 0.1, False, "s"),
+        Line(f"W5 {of}: load_train against a store of one", ratio, 1.2, False, "x"),
+    ]
+
+
+@contextlib.contextmanager
+def closing_stores(directory: Path) -> Iterator[list[Run]]:
+    """Give an empty run in each of two stores."""
+    with SampleStore.open(directory / "few.db") as few, SampleStore.open(directory / "many.db") as many:
+        yield [few.run(w5.RUN), many.run(w5.RUN)]
 
 
 def operations(run: Run, length: int) -> dict[str, Callable[[], Any]]:
