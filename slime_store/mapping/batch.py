@@ -99,7 +99,7 @@ class BatchDecoder:
         """The mask's sum over all samples with the same execution id, for each sample."""
         totals: dict[Any, int] = {}
         for key, mask in zip(rollout_ids, masks, strict=True):
-            totals[key] = totals.get(key, 0) + int(mask.numpy().sum())
+            totals[key] = totals.get(key, 0) + int(mask.sum())
         return [totals[key] for key in rollout_ids]
 
     # -- scalars, texts, documents ----------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,8 +55,9 @@ def batch_tensors(
         opened = map_in_threads(lambda pack: open_pack(pack.encoded, pack.layout), packs, threads_for(n_bytes))
         for stored_pack, pack in zip(packs, opened, strict=True):
             column, dtype = columns[stored_pack.field], BATCH_DTYPES[stored_pack.field]
-            for position, array in pack.arrays(stored_pack.first_position, numbers):
-                column[numbers[position]] = _pack_tensor(pack, array, dtype)
+            with np.errstate(over="ignore"):  # as in torch, a float64 beyond float32 becomes infinite
+                for position, tensor in _tensors(pack, pack.arrays(stored_pack.first_position, numbers), dtype):
+                    column[numbers[position]] = tensor
     for i, values in exact.items():
         for name, dtype in BATCH_DTYPES.items():
             if values.get(name) is not None:
@@ -86,16 +87,19 @@ def empty_tensor(name: str) -> torch.Tensor:
     return torch.empty(0, dtype=None if dtype is None else getattr(torch, dtype.name))
 
 
-def _pack_tensor(pack: OpenPack, array: Array, dtype: np.dtype[Any] | None) -> torch.Tensor:
+def _tensors(
+    pack: OpenPack, arrays: Iterable[tuple[int, Array]], dtype: np.dtype[Any] | None
+) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield (position, tensor) of a pack's values."""
     import torch
 
-    if pack.of == "tensor" and (dtype is None or array.dtype.kind == "u"):
-        tensor: torch.Tensor = piece_value(pack.of, pack.type, array)  # its bits: numpy may not have the dtype
-        return tensor if dtype is None else tensor.to(getattr(torch, dtype.name))
-    if dtype is None:
-        return torch.as_tensor(piece_value(pack.of, pack.type, array))
-    with np.errstate(over="ignore"):  # as in torch, a float64 beyond float32 becomes infinite
-        return torch.from_numpy(array.astype(dtype))
+    if dtype is not None and (pack.of != "tensor" or pack.stored_kind != "u"):
+        for position, array in arrays:
+            yield position, torch.from_numpy(array.astype(dtype))
+        return
+    for position, array in arrays:  # of tensors the bits: numpy may not have their dtype
+        tensor = torch.as_tensor(piece_value(pack.of, pack.type, array))
+        yield position, tensor if dtype is None else tensor.to(getattr(torch, dtype.name))
 
 
 def _exact_tensor(value: Any, dtype: np.dtype[Any] | None, where: str, i: int, name: str) -> torch.Tensor:

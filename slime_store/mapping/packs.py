@@ -139,6 +139,11 @@ class OpenPack:
     _lengths: list[int | None]
     _flat: Array
 
+    @property
+    def stored_kind(self) -> str:
+        """The kind of the narrowed dtype, as numpy has it: "u" of unsigned integers."""
+        return self._flat.dtype.kind
+
     def arrays(self, first_position: int, positions: Container[int] | None = None) -> Iterator[tuple[int, Array]]:
         """Yield (position, values) of the samples that have some, each a view of the pack in its narrowed dtype."""
         width, start = math.prod(self._tail), 0
