@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TABLE_ROWS = 50
 _GAP = "  "
-_LEAST = 6  # columns that a cut cell keeps
+_LEAST = 12  # columns that a cut cell keeps
 
 format_option = click.option(
     "--format",
