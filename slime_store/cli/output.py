@@ -96,6 +96,8 @@ def write_values(
     else:
         for text in table_lines(columns, values, terminal_width()):
             click.echo(text)
+        if not values and not n_more:
+            click.echo("no rows", err=True)
     if n_more:
         click.echo(f"{n_more} more; --limit 0 shows all", err=True)
 

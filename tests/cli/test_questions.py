@@ -98,7 +98,8 @@ def test_evals_are_shown(command: Command, filled: str) -> None:
     ]
     head = command("eval", "show", "r").stdout.splitlines()[0].split()
     assert "pass_at_2" in head and "pass_at_8" not in head and not {"run", "session"} & set(head)
-    assert command("eval", "show", "r", "--dataset", "none").exit_code == 0
+    nothing = command("eval", "show", "r", "--dataset", "none")
+    assert (nothing.exit_code, len(nothing.stdout.splitlines()), nothing.stderr) == (0, 1, "no rows\n")
     with run_of(filled, "r") as run:  # another session, whose labels begin anew
         run.record_eval(3, run.load_eval(0))
     assert command("eval", "show", "r").stdout.split()[0] == "session"
