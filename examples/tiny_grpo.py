@@ -62,6 +62,7 @@ def main(argv: list[str] | None = None) -> int:
             rewards = report.print_report(path, bytes_before, run, outcome.copies)
             crashed = verdict.print_crash(outcome, log)
             fine = verdict.print_verdict(outcome, run, rewards)
+        report.print_next(path, name, max(outcome.copies.evals))
     return 0 if crashed and fine else 1
 
 

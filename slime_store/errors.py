@@ -348,7 +348,7 @@ class MissingPackageError(StoreError, ImportError):
         self.package, self.extra, self.reason = package, extra, reason
 
     def __str__(self) -> str:
-        return f"{self.package} cannot be imported ({self.reason}); pip install slime-store[{self.extra}]"
+        return f"{self.package} cannot be imported ({self.reason}); pip install 'slime-store[{self.extra}]'"
 
 
 class InvalidUrlError(StoreError, ValueError):

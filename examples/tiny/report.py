@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,24 +15,20 @@ from tiny.copies import Copies
 from tiny.task import VOCABULARY
 
 REWARD_BY_WEIGHT_VERSION = """\
-SELECT MIN(v.ordinal), MAX(v.ordinal), COUNT(*),
-       AVG(s.status = 'truncated'), AVG(s.reward)
-FROM samples AS s
-JOIN rollouts AS r ON r.id = s.rollout_pk
-JOIN runs ON runs.id = r.run_pk
-JOIN weight_versions AS v ON v.id = s.last_weight_version_pk
-WHERE runs.name = :run AND r.kind = 'train'
-GROUP BY (v.ordinal - 1) / :versions_per_bar
+SELECT MIN(weight_version_ordinal), MAX(weight_version_ordinal),
+       COUNT(*), AVG(truncated), AVG(reward)
+FROM v_samples
+WHERE run = :run AND kind = 'train'
+GROUP BY (weight_version_ordinal - 1) / :versions_per_bar
 ORDER BY 1"""
 
 ACCURACY_BY_DIFFICULTY = """\
-SELECT json_extract(d.metadata, '$.difficulty') AS digits,
-       3 * r.rollout_id / :n_rollouts AS third,
-       AVG(json_extract(d.metadata, '$.correct'))
-FROM sample_documents AS d
-JOIN rollouts AS r ON r.id = d.rollout_pk
-JOIN runs ON runs.id = r.run_pk
-WHERE runs.name = :run AND r.kind = 'train'
+SELECT json_extract(metadata, '$.difficulty') AS digits,
+       3 * rollout_id / :n_rollouts AS third,
+       AVG(json_extract(metadata, '$.correct'))
+FROM v_samples
+JOIN sample_documents USING (rollout_pk, position)
+WHERE run = :run AND kind = 'train'
 GROUP BY digits, third"""
 
 _BARS = 16  # at most; each stands for the same number of weight versions
@@ -46,6 +44,16 @@ def print_report(path: Path, bytes_before: int, run: Run, copies: Copies) -> tup
     _print_sample(run, max(copies.train))
     _print_size(path, bytes_before, copies)
     return rewards
+
+
+def print_next(path: Path, run: str, last_eval: int) -> None:
+    """Print commands that ask more."""
+    command = Path(sys.executable).with_name("slime-store")
+    called = command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else "slime-store"
+    print_title("Ask more of it")
+    print(f"  export SLIME_STORE_URL={shlex.quote(str(path))}")
+    for words in (f"run show {run}", f"rewards {run} --kind train", f"eval compare {run} 0 {last_eval}"):
+        print(f"  {called} {words}")
 
 
 def store_bytes(path: Path) -> int:

@@ -58,7 +58,7 @@ def status(ctx: click.Context, form: str) -> None:
     ctx.exit(3 if report.state == "missing" else 5 if report.state in _CANNOT_BE_USED else 0)
 
 
-@db.command("upgrade")
+@db.command("upgrade", short_help="Bring the store to the newest schema.")
 @click.option("--no-backup", is_flag=True, help="Do not back up an SQLite store first.")
 @format_option
 @click.pass_obj
@@ -72,14 +72,15 @@ def upgrade(opener: StoreOpener, no_backup: bool, form: str) -> None:
     _write_report(upgrade_store(opener.named(), backup=not no_backup), form)
 
 
-@db.command("verify")
+@db.command("verify", short_help="Check everything, and list what is wrong.")
 @click.option("--fix", is_flag=True, help="Delete what nothing refers to. Never anything of a rollout.")
 @click.option(
     "--grace",
     type=click.FloatRange(0),
     default=3600.0,
     show_default=True,
-    help="Seconds for which side files without a row are left alone: a record may be under way.",
+    metavar="SECONDS",
+    help="How long side files without a row are left alone: a record may be under way.",
 )
 @format_option
 @click.pass_context
@@ -91,7 +92,8 @@ def verify(ctx: click.Context, fix: bool, grace: float, form: str) -> None:
     opener: StoreOpener = ctx.obj
     with opener.writing() if fix else opener.reading() as store, Progress("verifying") as progress:
         report = store.verify(fix=fix, grace_seconds=grace, progress=progress)
-    write_rows(_PROBLEM_COLUMNS, [_Row(problem) for problem in report.problems], form)
+    if report.problems or form != "table":
+        write_rows(_PROBLEM_COLUMNS, [_Row(problem) for problem in report.problems], form)
     looked_at = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in report.counts.items())
     click.echo(f"{'sound' if report.ok else 'damaged'}: {looked_at}", err=True)
     ctx.exit(0 if report.ok else 6)
@@ -119,7 +121,7 @@ def _ranges(positions: tuple[int, ...]) -> str:
     return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
-@db.command("backup")
+@db.command("backup", short_help="Back up the store into a file.")
 @click.argument("file", type=click.Path())
 @format_option
 @click.pass_obj
@@ -136,7 +138,7 @@ def backup(opener: StoreOpener, file: str, form: str) -> None:
         click.echo(f"warning: the store has lost side file {name}; see `slime-store db verify`", err=True)
 
 
-@db.command("copy")
+@db.command("copy", short_help="Copy the store to another place, PostgreSQL too.")
 @click.argument("to_url")
 @format_option
 @click.pass_obj
@@ -159,10 +161,14 @@ def copy(opener: StoreOpener, to_url: str, form: str) -> None:
     type=click.IntRange(0),
     default=20,
     show_default=True,
-    help="Rollout ids of each kind, train and eval, whose arrays stay.",
+    metavar="N",
+    help="Keep the arrays of the N highest rollout ids, of train and of eval.",
 )
 @click.option(
-    "--keep-rollouts-last", type=click.IntRange(0), help="Delete older rollouts entirely. Without it none is deleted."
+    "--keep-rollouts-last",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Keep only the N highest, and delete older rollouts entirely. Without it none is deleted.",
 )
 @click.option("--vacuum", is_flag=True, help="Then give the space back to the file system; see SampleStore.vacuum.")
 @format_option

@@ -16,19 +16,19 @@ from slime_store.cli.stores import StoreOpener
 if TYPE_CHECKING:
     from slime_store import SampleFilter
 
-_NEVER = ("run", "session")
 _threshold_option = click.option(
     "--threshold", type=float, default=1.0, show_default=True, metavar="X", help="A reward of X or more is correct."
 )
 
 
-@click.group("eval")
+@click.group("eval", short_help="Evals: their means, how two differ, and their samples.")
 def evaluation() -> None:
     """Evals: their means, how two of them differ, and their samples as a file."""
 
 
 @evaluation.command(
     "show",
+    short_help="Show the mean reward of each eval, and pass@k.",
     epilog=examples(
         "eval show qwen3-4b-dapo",
         "eval show qwen3-4b-dapo --dataset aime -k 1 -k 8 --plot aime.svg",
@@ -68,11 +68,8 @@ def show_evals(
         frame = eval_summary_df(run, where, threshold=threshold, **options)
         chosen = frame if columns is None else eval_summary_df(run, where, threshold=threshold, columns=columns)
     if columns is None:
-        chosen = chosen.drop(columns=[*_NEVER, *(_boring(chosen, ks) if form == "table" else [])])
-    write_frame(chosen, form, limit)
+        chosen = chosen.drop(columns=["run", *(_boring(chosen, ks) if form == "table" else [])])
     parts = {str(name): part for name, part in frame.groupby("dataset", sort=False)}
-    for name, part in parts.items():
-        echo_chart(f"mean reward by eval, {name}", part["reward_mean"].tolist(), form, chart)
     if picture is not None:
         draw(
             picture,
@@ -81,10 +78,14 @@ def show_evals(
             x_label="rollout",
             y_label="mean reward, with its 95 % interval",
         )
+    write_frame(chosen, form, limit)
+    for name, part in parts.items():
+        echo_chart(f"mean reward by eval, {name}", part["reward_mean"].tolist(), form, chart)
 
 
 @evaluation.command(
     "compare",
+    short_help="Compare two evals prompt by prompt.",
     epilog=examples(
         "eval compare qwen3-4b-dapo 0 100",
         "eval compare qwen3-4b-dapo 0 100 --dataset aime --flips lost --columns prompt_id,before,after,prompt",
@@ -143,6 +144,7 @@ def compare_evals(
 
 @evaluation.command(
     "export",
+    short_help="Write a row for each eval sample into a file.",
     epilog=examples(
         "eval export qwen3-4b-dapo --format parquet --out evals.parquet",
         "eval export qwen3-4b-dapo --rollout-ids 100 --format csv --out - --columns dataset,prompt_id,reward,response",
@@ -186,8 +188,9 @@ def export_evals(
 
 
 def _boring(frame: Any, ks: tuple[int, ...]) -> list[str]:
-    """Columns that say nothing here: pass@k that cannot be told and was not asked for, and counts that are as usual."""
+    """Columns that say nothing here: pass@k that cannot be told and was not asked for, and what is as usual."""
     names = [name for name in frame if name.startswith("pass_at_") and not ks and frame[name].isna().all()]
+    names += ["session"] if frame["session"].nunique() < 2 else []
     names += ["attempt"] if (frame["attempt"] == 1).all() else []
     return names + (["n_rewards"] if (frame["n_rewards"] == frame["n_samples"]).all() else [])
 

@@ -31,6 +31,7 @@ def export() -> None:
 
 @export.command(
     "pt",
+    short_help="Write rollouts as dumps that slime loads.",
     epilog=examples(
         "export pt --run qwen3-4b-dapo --rollout-ids 10:20 --out 'out/{rollout_id}.pt'",
         "export pt --run qwen3-4b-dapo --kind eval --out out/",
@@ -85,6 +86,7 @@ def _table_options(command: F) -> F:
 
 @export.command(
     "parquet",
+    short_help="Write samples as Parquet.",
     epilog=examples(
         "export parquet --run qwen3-4b-dapo --out samples.parquet",
         "export parquet --run qwen3-4b-dapo --fields tokens,loss_mask,reward --out 'out/{rollout_id}.parquet'",
@@ -95,13 +97,14 @@ def _table_options(command: F) -> F:
 def export_parquet(opener: StoreOpener, run_name: str, where: SampleFilter, fields: str | None, out: str) -> None:
     """Write samples as Parquet: a row each, arrays as lists, dicts as JSON text.
 
-    DuckDB, Polars, pandas, Spark and Hugging Face datasets read it. Needs pyarrow: pip install slime-store[parquet].
+    DuckDB, Polars, pandas, Spark and Hugging Face datasets read it. Needs pyarrow: pip install 'slime-store[parquet]'.
     """
     _export(opener, run_name, where, "parquet", fields, out)
 
 
 @export.command(
     "jsonl",
+    short_help="Write samples as JSON lines.",
     epilog=examples(
         "export jsonl --run qwen3-4b-dapo --rollout-ids 40 --status truncated --out truncated.jsonl",
         "export jsonl --run qwen3-4b-dapo --fields prompt,response,reward --out - | head -3",
@@ -119,6 +122,7 @@ def export_jsonl(opener: StoreOpener, run_name: str, where: SampleFilter, fields
 
 @export.command(
     "csv",
+    short_help="Write samples as CSV.",
     epilog=examples(
         "export csv --run qwen3-4b-dapo --kind eval --fields reward,response --out evals.csv",
         "export csv --run qwen3-4b-dapo --csv-safe --out for-a-spreadsheet.csv",

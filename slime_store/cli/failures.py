@@ -60,7 +60,8 @@ def reported() -> Iterator[None]:
         command = f"slime-store sample list {error.run} --kind {error.kind} --rollout-ids {error.rollout_id}"
         raise Failure(f"{error}; see `{command}`", 3) from error
     except ArraysPrunedError as error:
-        text = f"{str(error).partition('; ')[0]}; ask for what is kept, e.g. --fields reward,response,metadata"
+        what = str(error).partition("; ")[0]
+        text = f"{what}; `export parquet|jsonl --fields reward,response,metadata` writes what is kept"
         raise Failure(text, 4) from error
     except (DatabaseError, SchemaError, InvalidUrlError) as error:
         raise Failure(str(error), 5) from error

@@ -49,6 +49,7 @@ def group() -> None:
 
 @group.command(
     "list",
+    short_help="List the groups of a run with their rewards.",
     epilog=examples(
         "group list qwen3-4b-dapo --kind train --zero-std",
         "group list qwen3-4b-dapo --rollout-ids 40 --format csv",

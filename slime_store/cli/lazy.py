@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -31,3 +32,22 @@ class LazyGroup(click.Group):
         module, _, attribute = place.partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is called; of one that is not there, say which ones are meant, perhaps."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if isinstance(error, click.NoSuchOption) or not (meant := self._like(ctx, args[0])):
+                raise
+            text = f"No such command '{args[0]}'. Did you mean {' or '.join(map(repr, meant))}?"
+            raise click.UsageError(text, ctx) from None
+
+    def _like(self, ctx: click.Context, word: str) -> list[str]:
+        names = self.list_commands(ctx)
+        if close := get_close_matches(word, names, n=2):
+            return close
+        found = [(name, self.get_command(ctx, name)) for name in names]
+        return [f"{name} {word}" for name, each in found if isinstance(each, click.Group) and word in each.commands]

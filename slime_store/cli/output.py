@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TABLE_ROWS = 50
 _GAP = "  "
-_LEAST = 6  # columns that a cut cell keeps
+_LEAST = 12  # columns that a cut cell keeps
 
 format_option = click.option(
     "--format",
@@ -96,6 +96,8 @@ def write_values(
     else:
         for text in table_lines(columns, values, terminal_width()):
             click.echo(text)
+        if not values and not n_more:
+            click.echo("no rows", err=True)
     if n_more:
         click.echo(f"{n_more} more; --limit 0 shows all", err=True)
 

@@ -16,7 +16,7 @@ plot_option = click.option(
     "--plot",
     "picture",
     metavar="FILE",
-    help="Draw it into a file as well: .png, .svg or .pdf. Needs matplotlib: pip install slime-store[plot].",
+    help="Draw it into a file as well: .png, .svg or .pdf. Needs matplotlib: pip install 'slime-store[plot]'.",
 )
 
 

@@ -91,7 +91,8 @@ def _names(option: click.Option) -> str:
 
 def _meaning(option: click.Option) -> str:
     needed = " Must be given." if option.required else ""
-    default = f" Default: {option.default}." if option.show_default and isinstance(option.default, (str, float)) else ""
+    has_default = option.show_default and isinstance(option.default, (str, int, float))
+    default = f" Default: {option.default}." if has_default else ""
     return f"{option.help or ''}{needed}{default}".replace("|", "\\|").replace("  [", " [")
 
 

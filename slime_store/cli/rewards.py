@@ -35,6 +35,7 @@ _COLUMNS = (
 
 @click.command(
     "rewards",
+    short_help="Rewards of a run by weight version.",
     epilog=examples(
         "rewards qwen3-4b-dapo --kind train",
         "rewards qwen3-4b-dapo --kind eval --dataset aime --by label",
@@ -91,10 +92,7 @@ def show_rewards(
     shown = frame[wanted]
     if columns is None and form == "table":
         shown = shown.drop(columns=[name for name in ("n_none", "n_nan") if not shown[name].any()])
-    write_frame(shown, form, limit)
     parts = {str(kind): part for kind, part in frame.groupby("kind", sort=False)}
-    for kind, part in parts.items():
-        echo_chart(f"mean reward by weight version, {kind}", part["reward_mean"].tolist(), form, chart)
     if picture is not None:
         draw(
             picture,
@@ -103,6 +101,9 @@ def show_rewards(
             x_label="weight version, in order of first use",
             y_label="mean reward",
         )
+    write_frame(shown, form, limit)
+    for kind, part in parts.items():
+        echo_chart(f"mean reward by weight version, {kind}", part["reward_mean"].tolist(), form, chart)
 
 
 def _line(kind: str, part: Any) -> Line:

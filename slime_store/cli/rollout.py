@@ -95,6 +95,7 @@ def list_rollouts(
 
 @rollout.command(
     "show",
+    short_help="Show one rollout: metrics, statuses, and the rewards of each group.",
     epilog=examples(
         "rollout show qwen3-4b-dapo 40",
         "rollout show qwen3-4b-dapo 40 --kind eval --format json",

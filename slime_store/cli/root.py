@@ -15,8 +15,14 @@ from slime_store.cli.stores import StoreOpener
 class _Root(LazyGroup):
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; errors of the store become one line on stderr and an exit code."""
-        with reported():
-            return super().invoke(ctx)
+        try:
+            with reported():
+                return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            if error.option_name != "--store":
+                raise
+            text = "--store goes before the command: slime-store --store PATH_OR_URL ..."
+            raise click.UsageError(text, error.ctx) from None
 
 
 _EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code}  {meaning}" for code, meaning in EXIT_CODES.items())
@@ -49,7 +55,11 @@ _EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code}  {meaning}" for code, meani
 @click.version_option(__version__, prog_name="slime-store")
 @click.pass_context
 def cli(ctx: click.Context, url: str | None) -> None:
-    """Look into a sample store, and move rollouts in and out of it."""
+    """Look into a sample store, and move rollouts in and out of it.
+
+    Begin with `run list` and `run show RUN`. `slime-store sample --help` lists what there is about samples, and so for
+    the others.
+    """
     ctx.obj = StoreOpener(url)
     if os.environ.get("NO_COLOR"):  # https://no-color.org
         ctx.color = False

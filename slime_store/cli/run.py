@@ -52,7 +52,11 @@ def list_runs(opener: StoreOpener, limit: int | None, form: str) -> None:
     write_rows(["run", "created_at", "n_rollouts"], rows, form, limit)
 
 
-@run.command("show", epilog=examples("run show qwen3-4b-dapo", "run show qwen3-4b-dapo --format json"))
+@run.command(
+    "show",
+    short_help="Show one run: its size, config, sessions and newest rewards.",
+    epilog=examples("run show qwen3-4b-dapo", "run show qwen3-4b-dapo --format json"),
+)
 @run_argument
 @show_format_option
 @click.pass_obj

@@ -42,6 +42,7 @@ def sample() -> None:
 
 @sample.command(
     "list",
+    short_help="List the samples that meet conditions.",
     epilog=examples(
         "sample list qwen3-4b-dapo --rollout-ids 40 --status truncated",
         "sample list qwen3-4b-dapo --reward-min 1 --metadata source=aime --columns rollout_id,position,reward,response",
@@ -92,6 +93,7 @@ def list_samples(
 
 @sample.command(
     "show",
+    short_help="Show one sample: prompt, response, and its log-probs.",
     epilog=examples(
         "sample show qwen3-4b-dapo 40 17",
         "sample show qwen3-4b-dapo 40 3 --kind eval --tokens",
@@ -131,13 +133,15 @@ def show_sample(
 
     which: dict[str, Any] = {"kind": kind, "attempt": attempt, "sample_type": Sample}
     with opener.reading_run(run_name) as run:
+        pruned = False
         try:
             found = load_sample(run, rollout_id, position, **which)
         except ArraysPrunedError as error:
             click.echo(f"warning: {str(error).partition('; ')[0]}; they are not shown", err=True)
             found = load_sample(run, rollout_id, position, fields=LIGHT, **which)
+            pruned = True
     if form == "json":
         click.echo(sample_json(found))
     else:
-        for line in sample_lines(found, terminal_width(), tokens=tokens):
+        for line in sample_lines(found, terminal_width(), tokens=tokens, pruned=pruned):
             click.echo(line)

@@ -29,13 +29,16 @@ def sample_json(located: LocatedSample) -> str:
     return json.dumps(json.loads(line), indent=1, ensure_ascii=False)
 
 
-def sample_lines(located: LocatedSample, width: int | None, *, tokens: bool = False) -> Iterator[str]:
+def sample_lines(
+    located: LocatedSample, width: int | None, *, tokens: bool = False, pruned: bool = False
+) -> Iterator[str]:
     """Yield the lines that show a sample.
 
     Args:
         located: the sample.
         width: columns of the terminal; None: lines are as long as they are.
         tokens: show the token ids as well.
+        pruned: its arrays were pruned.
     """
     place, sample = located.place, located.sample
     ids = _numbers(sample.tokens)
@@ -54,13 +57,14 @@ def sample_lines(located: LocatedSample, width: int | None, *, tokens: bool = Fa
         ("index", sample.index),
         ("execution", sample.rollout_id),
         ("versions", ", ".join(map(str, sample.weight_versions or ())) or None),
-        ("tokens", f"{len(ids)}: prompt {n_prompt}, response {n_response}"),
+        ("tokens", f"{'pruned' if pruned else f'{len(ids)}: prompt {n_prompt}'}, response {n_response}"),
         ("loss mask", _mask(sample.loss_mask)),
     ]
     yield from facts(known)
     yield from _document("metadata", sample.metadata, width)
     yield from _document("other attributes", _others(sample), width)
     yield from _prompt(sample.prompt, width)
+    tokens = tokens and not pruned
     if tokens and ids:
         yield from section("prompt tokens", width)
         yield from wrapped(" ".join(map(str, ids[:n_prompt])), width)

@@ -47,7 +47,7 @@ def test_a_missing_store(command: Command, store_url: str, tmp_path: Path) -> No
 def test_verify(command: Command, filled: str) -> None:
     done = command("db", "verify")
     assert done.exit_code == 0 and done.stderr.startswith("sound: ") and "6 rollouts" in done.stderr
-    assert command("db", "verify", "--format", "json").stdout == "[]\n"
+    assert done.stdout == "" and command("db", "verify", "--format", "json").stdout == "[]\n"
     execute(
         filled,
         "INSERT INTO blobs (id, codec, dtype, n_raw_bytes, n_bytes) VALUES (900, 'raw.1', 'uint8', 1, 0)",

@@ -57,6 +57,27 @@ def test_every_example_runs(line: str, sqlite_url: str, tmp_path: Path, monkeypa
     assert done.exit_code == 0, (done.stdout, done.stderr, done.exception)
 
 
+def test_the_help_says_in_whole_lines_what_there_is() -> None:
+    for words in ([], *({path[:1] for path, _ in commands() if len(path) > 1})):
+        shown = invoke(*words, "--help").stdout
+        assert "Commands:" in shown and "..." not in shown.partition("Commands:")[2], shown
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["reward", "r"], "No such command 'reward'. Did you mean 'rewards'?"),
+        (["samples"], "No such command 'samples'. Did you mean 'sample'?"),
+        (["verify"], "No such command 'verify'. Did you mean 'db verify'?"),
+        (["nonsense"], "No such command 'nonsense'."),
+        (["run", "list", "--store", "x"], "--store goes before the command: slime-store --store PATH_OR_URL ..."),
+    ],
+)
+def test_a_slip_of_the_pen_is_answered_with_what_was_meant(words: list[str], hint: str) -> None:
+    done = invoke(*words)
+    assert done.exit_code == 2 and done.stderr.splitlines()[-1] == f"Error: {hint}"
+
+
 def test_the_help_needs_neither_torch_nor_the_database() -> None:
     program = (
         "import sys, slime_store.cli.root as root\n"

@@ -85,7 +85,7 @@ def test_a_picture_that_cannot_be_drawn_stops_the_command_before_its_work(
     assert wrong.exit_code == 2 and "ends with .png, .svg or .pdf" in wrong.stderr and wrong.stdout == ""
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     missing = command("eval", "show", "r", "--plot", str(tmp_path / "x.png"))
-    assert missing.exit_code == 4 and "pip install slime-store[plot]" in missing.stderr and missing.stdout == ""
+    assert missing.exit_code == 4 and "pip install 'slime-store[plot]'" in missing.stderr and missing.stdout == ""
 
 
 def test_evals_are_shown(command: Command, filled: str) -> None:
@@ -97,8 +97,12 @@ def test_evals_are_shown(command: Command, filled: str) -> None:
         (2, "maths", "2"),
     ]
     head = command("eval", "show", "r").stdout.splitlines()[0].split()
-    assert "pass_at_2" in head and "pass_at_8" not in head and "run" not in head
-    assert command("eval", "show", "r", "--dataset", "none").exit_code == 0
+    assert "pass_at_2" in head and "pass_at_8" not in head and not {"run", "session"} & set(head)
+    nothing = command("eval", "show", "r", "--dataset", "none")
+    assert (nothing.exit_code, len(nothing.stdout.splitlines()), nothing.stderr) == (0, 1, "no rows\n")
+    with run_of(filled, "r") as run:  # another session, whose labels begin anew
+        run.record_eval(3, run.load_eval(0))
+    assert command("eval", "show", "r").stdout.split()[0] == "session"
 
 
 def test_two_evals_are_compared(command: Command, filled: str) -> None:

@@ -255,9 +255,12 @@ def test_a_sample_whose_arrays_were_pruned_is_shown_without_them(command: Comman
         run.prune(keep_arrays_last=1)
     done = command("sample", "show", "r", "1", "0")
     assert done.exit_code == 0 and "── response ─" in done.stdout and "log-probs" not in done.stdout, done.stderr
+    assert "tokens    pruned, response " in done.stdout and "0: prompt" not in done.stdout
     assert done.stderr.startswith("warning: the arrays of attempt 1 of train rollout 1 of run 'r' were pruned at ")
     refused = command("export", "jsonl", "--run", "r", "--out", "-")
-    assert refused.exit_code == 4 and refused.stderr.endswith("e.g. --fields reward,response,metadata\n")
+    assert refused.exit_code == 4 and refused.stderr.endswith(
+        "`export parquet|jsonl --fields reward,response,metadata` writes what is kept\n"
+    )
     kept = command("export", "jsonl", "--run", "r", "--fields", "reward,response,metadata", "--out", "-")
     assert kept.exit_code == 0 and len(kept.stdout.splitlines()) == 28
     assert command("sample", "list", "r").exit_code == 0

@@ -56,6 +56,9 @@ def test_a_table_fits_where_it_must() -> None:
         assert all(width_of(line) <= width for line in body), width
         assert any("1234567" in line for line in body) or lines[-1].startswith("no room for"), width
     assert "…" in "".join(table_lines(columns, rows, 60))
+    names = list(table_lines(["dataset", "reward_mean", "reward_std"], [["reverse_3", 0.1234, 0.1234]], 24))
+    assert names[2].split() == ["reverse_3", "0.1234"]  # the name is whole
+    assert "no room for reward_std" in names[3]
     assert [_STYLE.sub("", line) for line in table_lines(columns, [], 80)][-1].split() == columns
 
 

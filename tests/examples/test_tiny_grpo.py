@@ -48,6 +48,7 @@ def test_quick_run_from_another_directory_is_killed_resumes_and_learns(tmp_path:
     assert "24 train rollouts and 4 evals load back equal" in done.stdout
     assert "they are equal, bit for bit" in done.stdout
     assert "the mean reward rose" in done.stdout
+    assert done.stdout.count("slime-store ") == 3 and "slime-store eval compare tiny-grpo 0 23\n" in done.stdout
     with closing(SampleStore.open(tmp_path / "runs" / "tiny_grpo.db", read_only=True)) as store:
         assert [(info.name, info.n_rollouts) for info in store.runs()] == [("tiny-grpo", 28)]
 
