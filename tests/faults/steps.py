@@ -1,4 +1,4 @@
-"""The numbered steps of whatever a process does to a store: each system call for a side file, each statement, the commit.
+"""The numbered steps of whatever a process does to a store: system calls for side files, statements, commit.
 
 Armed only in a test's child process, from outside: the product has no hook for it.
 """

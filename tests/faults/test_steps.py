@@ -1,4 +1,4 @@
-"""A process that dies at any one step of what it does to a store: all or nothing, and nothing else is harmed (case H8)."""
+"""A process that dies at any one step of what it does to a store: all or nothing, and no other harm (case H8)."""
 
 from __future__ import annotations
 
