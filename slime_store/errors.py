@@ -236,6 +236,10 @@ class StoreFullError(DatabaseError):
     """The disk, the quota or the size limit is exhausted; nothing of this record was kept."""
 
 
+class ConnectionFailedError(DatabaseError):
+    """The database server cannot be reached, or the connection broke; recording has tried again for some seconds."""
+
+
 class BackupError(StoreError):
     """A backup cannot be made; nothing was left behind."""
 

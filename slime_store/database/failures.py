@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from slime_store.config import StoreConfig
 from slime_store.errors import (
+    ConnectionFailedError,
     DamagedStoreError,
     DatabaseError,
     ReadOnlyStoreError,
@@ -42,6 +43,16 @@ _SQLSTATE_KINDS = {
     "XX001": "damaged",  # data_corrupted
     "XX002": "damaged",  # index_corrupted
     "25006": "read_only",  # read_only_sql_transaction
+    "57P01": "connection",  # admin_shutdown: the server is stopped, or somebody ended this connection
+    "57P02": "connection",  # crash_shutdown
+    "57P03": "connection",  # cannot_connect_now: it is starting
+    "57P05": "connection",  # idle_session_timeout
+}
+
+_CLASSES: dict[str, type[DatabaseError]] = {
+    "busy": StoreBusyError,
+    "full": StoreFullError,
+    "connection": ConnectionFailedError,
 }
 
 
@@ -74,8 +85,7 @@ def translate(error: BaseException, config: StoreConfig) -> StoreError:
         return ReadOnlyStoreError("write")
     if kind == "damaged":
         return DamagedStoreError(config.display_url, reason)
-    classes: dict[str, type[DatabaseError]] = {"busy": StoreBusyError, "full": StoreFullError}
-    return classes.get(kind, DatabaseError)(config.display_url, reason)
+    return _CLASSES.get(kind, DatabaseError)(config.display_url, reason)
 
 
 def translate_os_error(error: OSError, config: StoreConfig, doing: str = "") -> DatabaseError:
@@ -89,7 +99,10 @@ def _kind(error: BaseException) -> str:
     if isinstance(error, sqlite3.Error):
         text = str(error)
         return next((kind for words, kind in _SQLITE_KINDS if words in text), "other")
-    return _SQLSTATE_KINDS.get(getattr(error, "sqlstate", None) or "", "other")
+    state = getattr(error, "sqlstate", None)
+    if state is None or state.startswith("08"):  # psycopg has no state for what happens to a connection
+        return "connection" if _is_operational(error) else "other"
+    return _SQLSTATE_KINDS.get(state, "other")
 
 
 def _reason(error: BaseException, config: StoreConfig) -> str:
@@ -105,6 +118,12 @@ def _nearly_full(config: StoreConfig) -> bool:
     except OSError:
         return False
     return status.f_bavail * status.f_frsize < _NEARLY_FULL_BYTES
+
+
+def _is_operational(error: BaseException) -> bool:
+    import psycopg
+
+    return isinstance(error, psycopg.OperationalError)
 
 
 def _is_psycopg(error: Exception) -> bool:

@@ -26,10 +26,14 @@ _CONNECT_ARGS: dict[str, Any] = {
     "client_encoding": "utf8",
 }
 
+# The keepalives are the server's: else the transaction of a machine that lost its power holds its run for two hours.
 _SETUP = """
 SELECT set_config('search_path', %s, false),
        set_config('lock_timeout', %s, false),
        set_config('timezone', 'UTC', false),
+       set_config('tcp_keepalives_idle', '30', false),
+       set_config('tcp_keepalives_interval', '10', false),
+       set_config('tcp_keepalives_count', '3', false),
        set_config('synchronous_commit', CASE current_setting('synchronous_commit')
            WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, update
@@ -93,6 +94,11 @@ class RolloutRepository:
         if state is not None:
             self._connection.execute(insert(RolloutStateRow).values(rollout_pk=key[0], state=state))
         return int(key[0])
+
+    def is_stored(self, pk: int, session_pk: int, finished_at: datetime) -> bool:
+        """Return whether this very recording is there: after a crash PostgreSQL may give a key a second time."""
+        same = RolloutRow.session_pk == session_pk, RolloutRow.finished_at == finished_at
+        return self._connection.execute(select(RolloutRow.id).where(RolloutRow.id == pk, *same)).first() is not None
 
     def find(self, run: str, kind: str, rollout_id: int, attempt: int | None) -> Row[Any]:
         """Return the rollout's whole row: this attempt, or the newest complete one.

@@ -20,6 +20,7 @@ from slime_store.database.sqlite import APPLICATION_ID
 from slime_store.errors import DamagedStoreError, ForeignDatabaseError, InvalidUrlError, SchemaError, StoreError
 
 _MAGIC = b"SQLite format 3\0"
+_SMALLEST_BYTES = 512  # one page of the smallest size that SQLite has
 _APPLICATION_ID_AT = slice(68, 72)
 _SQLITE_TABLES = (
     r"SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
@@ -32,7 +33,8 @@ def check_path(config: StoreConfig, path: Path) -> None:
 
     Raises:
         InvalidUrlError: a directory, a device, a pipe.
-        DamagedStoreError: an empty file; SQLite would take it for a new database.
+        DamagedStoreError: an empty file, or one of a few bytes; SQLite would take it for a new database.
+        ForeignDatabaseError: a small file of something else.
     """
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -40,6 +42,9 @@ def check_path(config: StoreConfig, path: Path) -> None:
         raise InvalidUrlError(config.display_url, f"it is {what}")
     if status.st_size == 0:
         raise DamagedStoreError(config.display_url, "the file is empty (0 bytes); delete it if it never was a store")
+    if status.st_size < _SMALLEST_BYTES:
+        only = DamagedStoreError(config.display_url, f"the file has only {status.st_size} bytes")
+        raise explain_refused_file(config, path, only)
 
 
 def explain_refused_file(config: StoreConfig, path: Path, refusal: DamagedStoreError) -> SchemaError:

@@ -118,3 +118,11 @@ def _batches(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
         total += size
     if batch:
         yield batch
+
+
+def own_bytes(rollout: EncodedRollout) -> int:
+    """Bytes of text and documents, as UTF-8."""
+    texts = [rollout.shape, rollout.metrics, rollout.state or ""]
+    for sample in rollout.samples:
+        texts += [sample.metadata or "", sample.extra or "", *(t or "" for t in sample.text or ())]
+    return sum(len(text) if text.isascii() else len(text.encode()) for text in texts)

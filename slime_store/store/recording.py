@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
 from slime_store.blobs import PayloadWriter
 from slime_store.database import translated
-from slime_store.errors import AlreadyImportedError, RolloutExistsError, StoreError
+from slime_store.errors import AlreadyImportedError, ConnectionFailedError, RolloutExistsError, StoreError
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.aggregates import AggregateRepository
 from slime_store.repositories.blobs import BlobRepository
@@ -24,14 +26,26 @@ from slime_store.repositories.resume import JOURNAL, ResumeRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.samples import SampleRepository
-from slime_store.repositories.weight_versions import WeightVersionRepository
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import rollout_info
-from slime_store.store.payloads import PreparedPayloads, blob_payload, compress_blobs, compress_packs, prepare
+from slime_store.store.payloads import (
+    PreparedPayloads,
+    blob_payload,
+    compress_blobs,
+    compress_packs,
+    own_bytes,
+    prepare,
+)
 from slime_store.store.sessions import utc_now
+from slime_store.store.versions import RolloutVersions
 from slime_store.types import RolloutInfo
 
 OnConflict = Literal["new_attempt", "replace", "error"]
+
+RECONNECT_SECONDS = (0.1, 0.3, 1.0, 2.0, 4.0)
+"""How long to wait before a record is tried again, each time that the connection to the server failed."""
+
+_log = logging.getLogger("slime_store")
 
 
 @dataclass(frozen=True)
@@ -68,6 +82,15 @@ class RecordRequest:
     session_pk: int | None = None  # of the session that it belongs to; None: this process's
 
 
+class Tried(NamedTuple):
+    """A rollout of a transaction whose end is not known: which of the given, and what tells it from others."""
+
+    position: int
+    pk: int
+    session_pk: int
+    finished_at: datetime
+
+
 def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedRollout) -> RolloutInfo:
     """Store a rollout and return its record; when this returns, it survives power loss.
 
@@ -82,8 +105,22 @@ def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedR
 def write_rollouts(handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, EncodedRollout]]) -> list[RolloutInfo]:
     """Store several rollouts or journalled groups of one run in one transaction.
 
-    Compressing happens before the transaction, so that other writers wait only for the inserts.
+    Compressing happens before the transaction, so that other writers wait only for the inserts. When the connection
+    breaks, the record is tried again; each try first looks whether the one before it was committed after all.
     """
+    tried: list[Tried] = []
+    for seconds in RECONNECT_SECONDS:
+        try:
+            return _write_rollouts(handle, rollouts, tried)
+        except ConnectionFailedError as error:
+            _log.warning("%s; recording is tried again in %g s", error, seconds)
+            time.sleep(seconds)
+    return _write_rollouts(handle, rollouts, tried)
+
+
+def _write_rollouts(
+    handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, EncodedRollout]], tried: list[Tried]
+) -> list[RolloutInfo]:
     first = rollouts[0][0]
     session_pk = first.session_pk or handle.sessions.ensure(first.run_pk, handle.writing)
     writer = PayloadWriter(handle.directory)
@@ -98,16 +135,30 @@ def write_rollouts(handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, 
             with translated(handle.config):  # side files are written here
                 prepared.append(prepare(rollout, known, writer))
         with handle.writing("record a rollout") as connection:
+            if tried and (stored := _stored_by(connection, first, tried)):
+                return stored
             for (request, rollout), payloads in zip(rollouts, prepared, strict=True):
                 recording = _Recording(connection, handle, request, session_pk)
                 infos.append(recording.run(rollout, payloads, writer))
                 files += recording.files_to_remove
+                tried.append(Tried(len(infos) - 1, recording.pk, session_pk, recording.finished_at))
     except BaseException:
         take_back(handle, writer.written)
         raise
     remove_files(handle, files)
     handle.trim_log()
     return infos
+
+
+def _stored_by(connection: sa.Connection, request: RecordRequest, tried: list[Tried]) -> list[RolloutInfo]:
+    """Return what an earlier try has stored: the answer to its COMMIT may have been lost with the connection.
+
+    The run is locked first, so that a try whose end the server has not noticed yet is waited for.
+    """
+    RunRepository(connection).lock(request.run_pk)
+    rollouts = RolloutRepository(connection, request.run_pk)
+    found = [each for each in sorted(tried) if rollouts.is_stored(*each[1:])]
+    return [rollout_info(rollouts.info(each.pk)) for each in found]
 
 
 def take_back(handle: StoreHandle, names: list[str]) -> None:
@@ -147,6 +198,8 @@ class _Recording:
 
     def __init__(self, connection: sa.Connection, handle: StoreHandle, request: RecordRequest, session_pk: int) -> None:
         self.files_to_remove: list[str] = []
+        self.pk = 0
+        self.finished_at = utc_now()
         self._connection = connection
         self._request = request
         self._session_pk = session_pk
@@ -168,9 +221,9 @@ class _Recording:
             raise RolloutExistsError(request.run, rollout.kind, request.rollout_id)
         attempt = 1 + max((n for _, n in earlier), default=0)
         prompts = PromptRepository(self._connection).ensure(rollout.prompts)
-        versions = _Versions(self._connection, request, self._session_pk, rollout)
+        versions = RolloutVersions(self._connection, request, self._session_pk, rollout)
         blobs = self._shared_blobs(rollout, prepared, writer)
-        n_bytes = _own_bytes(rollout) + sum(payload.n_bytes for _, payload in prepared.packs)
+        n_bytes = own_bytes(rollout) + sum(payload.n_bytes for _, payload in prepared.packs)
         n_bytes += sum(size for _, size in blobs.values())
         replaced = [pk for pk, _ in earlier] if request.on_conflict == "replace" else []
         pk = self._rollouts.add(
@@ -191,8 +244,9 @@ class _Recording:
             n_tokens=rollout.n_tokens,
             n_bytes=n_bytes,
             started_at=request.started_at,
-            finished_at=utc_now(),
+            finished_at=self.finished_at,
         )
+        self.pk = pk
         if request.origin is not None:
             imports.add(pk, request.origin, utc_now())
         samples = SampleRepository(self._connection, pk)
@@ -243,56 +297,6 @@ class _Recording:
         return self._blobs.known(rollout.blobs)
 
 
-class _Versions:
-    """Keys of the weight versions of one rollout, new ones added.
-
-    Attributes:
-        of_samples: for each sample, keys by label in the session that generated it.
-        of_rollout: key of the version that the rollout was recorded with, or None.
-    """
-
-    def __init__(
-        self, connection: sa.Connection, request: RecordRequest, session_pk: int, rollout: EncodedRollout
-    ) -> None:
-        sessions = [session_pk] * len(rollout.samples)
-        earlier = _earlier_sessions(connection, request, session_pk)
-        for group, index in rollout.groups if earlier else ():
-            if index in earlier:
-                positions = slice(group.first_position, group.first_position + group.n_samples)
-                sessions[positions] = [earlier[index]] * group.n_samples
-        labels: dict[int, list[str]] = {session_pk: []}
-        for session, sample in zip(sessions, rollout.samples, strict=True):
-            labels.setdefault(session, []).extend(label for label, _ in sample.versions)
-        if request.weight_version is not None:
-            labels[session_pk].append(request.weight_version)
-        repository = WeightVersionRepository(connection)
-        keys = {
-            session: repository.ensure(request.run_pk, session, named, utc_now()) if named else {}
-            for session, named in labels.items()
-        }
-        self.of_samples = [keys[session] for session in sessions]
-        self.of_rollout = None if request.weight_version is None else keys[session_pk][request.weight_version]
-
-
-def _earlier_sessions(connection: sa.Connection, request: RecordRequest, session_pk: int) -> dict[int, int]:
-    """Return the session that generated each group that was served from the journal, by group index."""
-    served = request.clear_journal.served if request.clear_journal is not None else frozenset()
-    if not served:
-        return {}
-    rows = ResumeRepository(connection, request.run_pk).journal()
-    return {
-        row.group_index: row.session_pk for row in rows if row.group_index in served and row.session_pk != session_pk
-    }
-
-
 def _json(names: Sequence[Any]) -> str:
-    """JSON in ASCII, so that names of any characters pass every database and come back exactly."""
+    """JSON in ASCII: names of any characters pass every database."""
     return json.dumps(names, separators=(",", ":"))
-
-
-def _own_bytes(rollout: EncodedRollout) -> int:
-    """Bytes of text and documents, as UTF-8."""
-    texts = [rollout.shape, rollout.metrics, rollout.state or ""]
-    for sample in rollout.samples:
-        texts += [sample.metadata or "", sample.extra or "", *(t or "" for t in sample.text or ())]
-    return sum(len(text) if text.isascii() else len(text.encode()) for text in texts)

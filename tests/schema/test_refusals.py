@@ -83,6 +83,14 @@ def make_cut_header(path: Path) -> None:
     path.write_bytes(own_store(path)[:50])
 
 
+def make_cut_to_one_byte(path: Path) -> None:
+    path.write_bytes(own_store(path)[:1])
+
+
+def make_short_text(path: Path) -> None:
+    path.write_text("42")
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize(
     ("make", "error"),
@@ -96,6 +104,8 @@ def make_cut_header(path: Path) -> None:
         (make_broken_magic, DamagedStoreError),
         (make_broken_first_page, DamagedStoreError),
         (make_cut_header, DamagedStoreError),
+        (make_cut_to_one_byte, DamagedStoreError),
+        (make_short_text, ForeignDatabaseError),
     ],
 )
 def test_h10_a_file_that_is_no_store_is_refused_and_stays_as_it_was(

@@ -1,0 +1,57 @@
+"""The weight versions of a rollout: whose labels they are, and their keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from slime_store.mapping.encoded import EncodedRollout
+from slime_store.repositories.resume import ResumeRepository
+from slime_store.repositories.weight_versions import WeightVersionRepository
+from slime_store.store.sessions import utc_now
+
+if TYPE_CHECKING:
+    from slime_store.store.recording import RecordRequest
+
+
+class RolloutVersions:
+    """Keys of the weight versions of one rollout, new ones added.
+
+    Attributes:
+        of_samples: for each sample, keys by label in the session that generated it.
+        of_rollout: key of the version that the rollout was recorded with, or None.
+    """
+
+    def __init__(
+        self, connection: sa.Connection, request: RecordRequest, session_pk: int, rollout: EncodedRollout
+    ) -> None:
+        sessions = [session_pk] * len(rollout.samples)
+        earlier = _earlier_sessions(connection, request, session_pk)
+        for group, index in rollout.groups if earlier else ():
+            if index in earlier:
+                positions = slice(group.first_position, group.first_position + group.n_samples)
+                sessions[positions] = [earlier[index]] * group.n_samples
+        labels: dict[int, list[str]] = {session_pk: []}
+        for session, sample in zip(sessions, rollout.samples, strict=True):
+            labels.setdefault(session, []).extend(label for label, _ in sample.versions)
+        if request.weight_version is not None:
+            labels[session_pk].append(request.weight_version)
+        repository = WeightVersionRepository(connection)
+        keys = {
+            session: repository.ensure(request.run_pk, session, named, utc_now()) if named else {}
+            for session, named in labels.items()
+        }
+        self.of_samples = [keys[session] for session in sessions]
+        self.of_rollout = None if request.weight_version is None else keys[session_pk][request.weight_version]
+
+
+def _earlier_sessions(connection: sa.Connection, request: RecordRequest, session_pk: int) -> dict[int, int]:
+    """Return the session that generated each group that was served from the journal, by group index."""
+    served = request.clear_journal.served if request.clear_journal is not None else frozenset()
+    if not served:
+        return {}
+    rows = ResumeRepository(connection, request.run_pk).journal()
+    return {
+        row.group_index: row.session_pk for row in rows if row.group_index in served and row.session_pk != session_pk
+    }

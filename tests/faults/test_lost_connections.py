@@ -1,0 +1,201 @@
+"""A PostgreSQL server that crashes, stops or drops connections under a record: it is there once, or refused."""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from slime_store import SampleStore
+from slime_store.errors import BackgroundRecordError, ConnectionFailedError
+from slime_store.store import recording
+from slime_store.testing import assert_same
+from tests.faults.given import RUN, Left, output_of
+from tests.faults.steps import Steps
+from tests.services.postgres import PostgresServer
+from tests.services.tables import value
+
+pytestmark = pytest.mark.postgresql
+
+
+@pytest.fixture
+def server(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
+    """A server of this test's own, which keeps what it has committed when it is killed."""
+    assert postgres_server.process is not None
+    with PostgresServer(durable=True) as own:
+        yield own
+
+
+class _Dropped:
+    """Ends the connections of a store from the server's side, at one step of what it does."""
+
+    def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.url, self._monkeypatch = url.replace("+psycopg", ""), monkeypatch
+
+    def __call__(self) -> None:
+        others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"SELECT pg_terminate_backend(pid, 10000) {others}".encode())
+
+    def at(self, store: SampleStore, step: int | None) -> Steps:
+        """Have it happen at a step; everything is as before at the end of the test."""
+        steps, dialect = Steps(step, self), store._handle.engine.dialect
+        self._monkeypatch.setattr(
+            dialect, "do_commit", steps._around("commit", type(dialect).do_commit.__get__(dialect))
+        )
+        for module in (recording.SampleRepository, recording.RolloutRepository, recording.PromptRepository):
+            for name in ("add", "add_arrays", "ensure", "attempts"):
+                if hasattr(module, name):
+                    self._monkeypatch.setattr(module, name, _stepping(steps, name, getattr(module, name)))
+        return steps
+
+
+def _stepping(steps: Steps, name: str, method: Any) -> Any:
+    def stepping(self: Any, *args: Any, **options: Any) -> Any:
+        steps.step(f"before {name}")
+        result = method(self, *args, **options)
+        steps.step(f"after {name}")
+        return result
+
+    return stepping
+
+
+def test_a_connection_that_drops_at_any_step_of_a_record_costs_nothing(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with SampleStore.open(postgres_url) as store:
+        run = store.run(RUN)
+        run.record_train(0, output_of(0))
+        dropped = _Dropped(postgres_url, monkeypatch)
+        with monkeypatch.context():
+            names = dropped.at(store, None)
+            run.record_train(1, output_of(1))
+        monkeypatch.undo()
+        assert len(names.names) > 8
+        for step in range(len(names.names)):
+            info = (dropped.at(store, step), run.record_train(2 + step, output_of(2 + step)))[1]
+            monkeypatch.undo()
+            assert (info.attempt, info.rollout_id) == (1, 2 + step)
+    assert "tried again" in caplog.text
+    Left(postgres_url).check({i: i for i in range(2 + len(names.names))})
+
+
+def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SampleStore.open(postgres_url) as store:
+        run = store.run(RUN)
+        run.record_train(0, output_of(0))
+        dialect, lost = store._handle.engine.dialect, []
+        commit = dialect.do_commit
+
+        def commit_and_lose_the_answer(connection: Any) -> None:
+            commit(connection)
+            if not lost:
+                lost.append(connection)
+                raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+        monkeypatch.setattr(dialect, "do_commit", commit_and_lose_the_answer)
+        info = run.record_train(1, output_of(1))
+        assert lost and info.attempt == 1
+        assert info == run.rollouts()[-1]
+        lost.clear()
+        assert run.record_train(1, output_of(2), on_conflict="replace").attempt == 2
+        lost.clear()
+        run.record_train(3, output_of(3), on_conflict="error")  # its own first try is no conflict
+        journal = run.recovery.journal()
+        lost.clear()
+        journal.put(9, output_of(9).samples[0])
+        journal.close()
+    assert value(postgres_url, "SELECT count(*) FROM rollouts WHERE kind = 'journal'") == 1
+    with SampleStore.open(postgres_url, read_only=True) as store:
+        infos = store.run(RUN, create=False).rollouts(attempts=True)
+        assert [(info.rollout_id, info.attempt) for info in infos] == [(0, 1), (1, 2), (3, 1)]
+        assert store.verify().ok
+
+
+def test_a_server_that_stays_away_is_a_typed_error_after_a_bounded_time_and_the_store_goes_on_when_it_is_back(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "RECONNECT_SECONDS", (0.1, 0.2))
+    with server.database() as url, SampleStore.open(url) as store:
+        run = store.run(RUN)
+        run.record_train(0, output_of(0))
+        server.stop(signal.SIGQUIT)
+        started = time.monotonic()
+        with pytest.raises(ConnectionFailedError) as caught:
+            run.record_train(1, output_of(1))
+        assert time.monotonic() - started < 20
+        assert "p@ss" not in str(caught.value) and "***" in str(caught.value)
+        future = run.record_train(1, output_of(1), background=True)
+        assert isinstance(future.exception(60), ConnectionFailedError)
+        with pytest.raises(BackgroundRecordError):
+            store.flush()
+        with pytest.raises(ConnectionFailedError):
+            run.load_train(0)
+        server.start()
+        assert_same(run.load_train(0), output_of(0))
+        assert run.record_train(1, output_of(1)).attempt == 1
+        Left(url)
+        with SampleStore.open(url) as again:
+            assert again.verify().ok and [info.rollout_id for info in again.run(RUN).rollouts()] == [0, 1]
+
+
+@pytest.mark.parametrize("n_kills", [3, pytest.param(50, marks=pytest.mark.slow)])
+def test_h8_a_server_that_is_killed_while_rollouts_are_recorded_loses_none_and_repeats_none(
+    server: PostgresServer, n_kills: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng, stop, failures = random.Random(n_kills), threading.Event(), list[BaseException]()
+    recorded: list[int] = []
+    caplog.set_level(logging.CRITICAL)
+    with server.database() as url, SampleStore.open(url) as store:
+        run = store.run(RUN)
+
+        def record_for_ever() -> None:
+            rollout_id = 0
+            while not stop.is_set():
+                output = output_of(rollout_id % 40)
+                try:
+                    assert run.record_train(rollout_id, output).attempt == 1
+                except BaseException as error:
+                    failures.append(error)
+                    return
+                recorded.append(rollout_id)
+                rollout_id += 1
+
+        thread = threading.Thread(target=record_for_ever)
+        thread.start()
+        for _ in range(n_kills):
+            n_before, deadline = len(recorded), time.monotonic() + 60
+            while len(recorded) < n_before + 2 and thread.is_alive() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(0.2 * rng.random())
+            server.stop(signal.SIGQUIT)
+            server.start()
+        stop.set()
+        thread.join(60)
+        assert failures == [] and len(recorded) > 2 * n_kills
+        infos = run.rollouts(attempts=True)
+        assert [(info.rollout_id, info.attempt) for info in infos] == [(i, 1) for i in recorded]
+        for rollout_id in recorded[:: max(1, len(recorded) // 40)]:
+            assert_same(run.load_train(rollout_id), output_of(rollout_id % 40))
+        assert store.verify().ok
+    print(f"server killed {n_kills} times, {len(recorded)} rollouts recorded, nothing lost")
+
+
+def test_a_reader_whose_connection_was_dropped_fails_typed_at_most_once(postgres_url: str) -> None:
+    with SampleStore.open(postgres_url) as store:
+        run = store.run(RUN)
+        run.record_train(0, output_of(0))
+        for _ in range(3):
+            with pytest.raises(ConnectionFailedError), store._handle.reading() as connection:
+                connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+            assert_same(run.load_train(0), output_of(0))
