@@ -153,7 +153,9 @@ def compare_evals(
         write_frame(summary, form, 0)
         click.echo()
         if not len(pairs):
-            click.echo("no prompt flipped" if flips is None else f"no prompt was {flips}")
+            shared = "no prompt flipped" if flips is None else f"no prompt was {flips}"
+            name = "" if dataset is None else f" {dataset!r}"
+            click.echo(shared if len(summary) else f"the two evals have no dataset{name} in common")
             return
     write_frame(pairs[wanted], form, limit)
 

@@ -31,10 +31,26 @@ def _complete_runs(ctx: click.Context, _param: click.Parameter, beginning: str) 
     return []
 
 
+def _run_name(_ctx: click.Context, _option: click.Parameter, value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter("the name of a run is UTF-8") from None
+    if not value:
+        raise click.BadParameter("the name of a run is not empty")
+    return value
+
+
 run_option = click.option(
-    "--run", "run_name", required=True, metavar="RUN", shell_complete=_complete_runs, help="Name of the run."
+    "--run",
+    "run_name",
+    required=True,
+    metavar="RUN",
+    callback=_run_name,
+    shell_complete=_complete_runs,
+    help="Name of the run.",
 )
-run_argument = click.argument("run_name", metavar="RUN", shell_complete=_complete_runs)
+run_argument = click.argument("run_name", metavar="RUN", callback=_run_name, shell_complete=_complete_runs)
 show_format_option = click.option(
     "--format",
     "form",

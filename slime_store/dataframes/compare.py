@@ -181,7 +181,7 @@ def _pairs(
 def _prompts_of(run: str, questions: Questions, rollout_id: int, attempt: int | None, threshold: float) -> _Prompts:
     number, attempt = rollout_number(rollout_id), attempt_number(attempt)
     questions.require_eval(run, number, attempt)
-    samples = eval_samples(questions.about(replace(questions.where, rollout_ids=number, attempt=attempt)))
+    samples = eval_samples(questions.about(replace(questions.where, rollout_ids=(number,), attempt=attempt)))
     known = ~np.isnan(samples.reward) & (samples.prompt >= 0)
     groups, first = grouped(samples.dataset[known], samples.prompt[known])
     rewards: Array = samples.reward[known]

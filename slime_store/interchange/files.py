@@ -25,8 +25,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         ExportError: it cannot be written; a file that was there before is as it was.
     """
-    draft = path.with_name(f".{os.getpid()}-{secrets.token_hex(8)}.new")  # not longer than any name may be
     try:
+        draft = path.with_name(f".{os.getpid()}-{secrets.token_hex(8)}.new")  # not longer than any name may be
         if path.exists() and not path.is_file() and not path.is_dir():
             with path.open("wb") as stream:
                 yield stream
@@ -94,4 +94,4 @@ def path_of(target: str | os.PathLike[str], kind: str, rollout_id: int, suffix: 
 def is_folder(target: str | os.PathLike[str]) -> bool:
     """Return whether a target is a folder, by its name or because it is one."""
     text = os.fspath(target)
-    return text.endswith(os.sep) or Path(text).is_dir()
+    return text.endswith(os.sep) or (bool(text) and Path(text).is_dir())

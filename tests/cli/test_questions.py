@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -236,9 +238,12 @@ def test_a_path_is_a_column_though_commas_are_in_it(command: Command, sqlite_url
         ("eval", "compare", "r", "0", "9" * 22),
         ("eval", "compare", "r", "0", "2", "--threshold", "nan"),
         ("eval", "show", "r", "--threshold", "nan"),
+        ("run", "show", ""),
+        ("run", "show", "\udcff"),
+        ("export", "csv", "--run", "\udcff", "--out", "x.csv"),
     ],
 )
-def test_numbers_that_no_store_holds_are_wrong_usage(command: Command, sqlite_url: str, words: tuple[str, ...]) -> None:
+def test_what_no_store_can_hold_is_wrong_usage(command: Command, sqlite_url: str, words: tuple[str, ...]) -> None:
     with run_of(sqlite_url, "r"):
         pass
     done = command(*words, store=sqlite_url)
@@ -268,3 +273,19 @@ def test_infinite_rewards_can_be_compared(sqlite_url: str) -> None:
             run.record_eval(rollout_id, _eval({"p": [math.inf], "q": [-math.inf], "r": [1e308]}, "1"))
         (row,) = eval_compare_summary_df(run, 0, 1).to_dict("records")
     assert (row["n_prompts"], row["n_same"]) == (3, 3) and math.isnan(row["delta_mean"])
+
+
+def test_evals_without_a_common_dataset_are_not_said_to_be_alike(command: Command, filled: str) -> None:
+    assert "no dataset 'aime' in common" in command("eval", "compare", "r", "0", "2", "--dataset", "aime").stdout
+    assert "no prompt was" not in command("eval", "compare", "r", "0", "2", "--dataset", "x", "--flips", "lost").stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [("run", "list"), ("run", "list", "--format", "csv"), ("run", "show", "r")])
+def test_a_stdout_that_takes_nothing_more_is_an_error_in_one_line(sqlite_url: str, words: tuple[str, ...]) -> None:
+    with run_of(sqlite_url, "r"):
+        pass
+    program = [sys.executable, "-m", "slime_store.cli", "--store", sqlite_url, *words]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (4, "error: cannot write what was found: No space left on device\n")

@@ -82,3 +82,19 @@ def test_a_killed_export_leaves_nothing_under_the_name(tmp_path: Path) -> None:
     target = tmp_path / "out.csv"
     assert subprocess.run([sys.executable, "-c", code, str(target)], check=False).returncode == -9
     assert not target.exists()
+
+
+@pytest.mark.parametrize("target", ["", "."])
+def test_no_name_is_no_folder_to_fill(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with run_of(sqlite_url) as run:
+        run.record_train(0, make_train_output(1, 2))
+        if target:
+            assert [file.path for file in export_samples(run, target, format="csv")] == ["0.csv"]
+            return
+        with pytest.raises(ExportError):
+            export_samples(run, target, format="csv")
+    assert list((tmp_path / "here").iterdir()) == []
