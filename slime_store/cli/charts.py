@@ -51,9 +51,9 @@ def column_chart(
     room = max(8, width - margin - 2)
     cells = _averaged(numbers, room)
     stretch = max(1, min(4, room // len(cells)))
-    span = top - bottom
+    span = top / 2 - bottom / 2  # halves: of the largest numbers the difference is none
     eighths = [
-        None if cell is None else 1 + round((height * 8 - 1) * ((cell - bottom) / span if span > 0 else 0.5))
+        None if cell is None else 1 + round((height * 8 - 1) * ((cell / 2 - bottom / 2) / span if span > 0 else 0.5))
         for cell in cells
     ]
     lines = []
@@ -76,5 +76,5 @@ def _averaged(values: Sequence[float | None], room: int) -> list[float | None]:
     cells: list[float | None] = []
     for i in range(room):
         part = [v for v in values[i * len(values) // room : (i + 1) * len(values) // room] if v is not None]
-        cells.append(sum(part) / len(part) if part else None)
+        cells.append(sum(v / len(part) for v in part) if part else None)
     return cells

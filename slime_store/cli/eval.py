@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from slime_store.cli.charts import chart_option, echo_chart
 from slime_store.cli.filters import filter_options
-from slime_store.cli.options import columns_option, examples, run_argument
+from slime_store.cli.options import columns_option, examples, rollout_id_type, run_argument
 from slime_store.cli.output import format_option, limit_option, write_frame
 from slime_store.cli.plots import Line, check_picture, draw, plot_option
 from slime_store.cli.stores import StoreOpener
@@ -16,8 +17,23 @@ from slime_store.cli.stores import StoreOpener
 if TYPE_CHECKING:
     from slime_store import SampleFilter
 
+_DRAWN = ("dataset", "rollout_id", "reward_mean", "ci_low", "ci_high")
+
+
+def _number(_ctx: click.Context, _option: click.Parameter, value: float) -> float:
+    if math.isnan(value):
+        raise click.BadParameter("nan is no number")
+    return value
+
+
 _threshold_option = click.option(
-    "--threshold", type=float, default=1.0, show_default=True, metavar="X", help="A reward of X or more is correct."
+    "--threshold",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    callback=_number,
+    help="A reward of X or more is correct.",
 )
 
 
@@ -40,7 +56,7 @@ def evaluation() -> None:
 @_threshold_option
 @plot_option
 @chart_option
-@columns_option("aggregates:EVAL_SUMMARY")
+@columns_option("aggregates:EVAL_SUMMARY", with_pass_at=True)
 @limit_option
 @format_option
 @click.pass_obj
@@ -65,8 +81,9 @@ def show_evals(
     check_picture(picture)
     options: dict[str, Any] = {"k": sorted(set(ks))} if ks else {}
     with opener.reading_run(run_name) as run:
-        frame = eval_summary_df(run, where, threshold=threshold, **options)
-        chosen = frame if columns is None else eval_summary_df(run, where, threshold=threshold, columns=columns)
+        needed = None if columns is None else list(dict.fromkeys([*columns, *_DRAWN]))
+        frame = eval_summary_df(run, where, threshold=threshold, columns=needed, **options)
+    chosen = frame if columns is None else frame[columns]
     if columns is None:
         chosen = chosen.drop(columns=["run", *(_boring(chosen, ks) if form == "table" else [])])
     parts = {str(name): part for name, part in frame.groupby("dataset", sort=False)}
@@ -92,8 +109,8 @@ def show_evals(
     ),
 )
 @run_argument
-@click.argument("before", type=int)
-@click.argument("after", type=int)
+@click.argument("before", type=rollout_id_type)
+@click.argument("after", type=rollout_id_type)
 @click.option("--dataset", metavar="NAME", help="Only this one.")
 @click.option("--flips", type=click.Choice(["gained", "lost"]), help="List only the prompts gained, or those lost.")
 @click.option("--reward-key", multiple=True, metavar="KEY", help="Entry of a dict reward; repeat for nested dicts.")
@@ -137,7 +154,9 @@ def compare_evals(
         write_frame(summary, form, 0)
         click.echo()
         if not len(pairs):
-            click.echo("no prompt flipped" if flips is None else f"no prompt was {flips}")
+            shared = "no prompt flipped" if flips is None else f"no prompt was {flips}"
+            name = "" if dataset is None else f" {dataset!r}"
+            click.echo(shared if len(summary) else f"the two evals have no dataset{name} in common")
             return
     write_frame(pairs[wanted], form, limit)
 
@@ -196,5 +215,5 @@ def _boring(frame: Any, ks: tuple[int, ...]) -> list[str]:
 
 
 def _line(name: str, part: Any) -> Line:
-    values = {key: part[key].tolist() for key in ("rollout_id", "reward_mean", "ci_low", "ci_high")}
+    values = {key: part[key].tolist() for key in _DRAWN}
     return Line(name, values["rollout_id"], values["reward_mean"], values["ci_low"], values["ci_high"])

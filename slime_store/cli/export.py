@@ -10,7 +10,14 @@ import click
 
 from slime_store.cli.failures import Failure
 from slime_store.cli.filters import filter_options
-from slime_store.cli.options import attempt_option, examples, kind_option, rollout_ids_option, run_option
+from slime_store.cli.options import (
+    attempt_option,
+    examples,
+    kind_option,
+    rollout_ids_option,
+    run_option,
+    split_names,
+)
 from slime_store.cli.output import Progress, format_option, write_rows
 from slime_store.cli.stores import StoreOpener
 
@@ -168,7 +175,7 @@ def _export(
     from slime_store.interchange import export_samples
     from slime_store.interchange.columns import choose
 
-    names = None if fields is None else [name.strip() for name in fields.split(",")]
+    names = None if fields is None else split_names(fields)
     try:
         choose(names, form)
     except ValueError as error:

@@ -67,3 +67,7 @@ def reported() -> Iterator[None]:
         raise Failure(str(error), 5) from error
     except StoreError as error:
         raise Failure(str(error), 4) from error
+    except BrokenPipeError:  # whoever read stdout has seen enough; click ends quietly
+        raise
+    except OSError as error:
+        raise Failure(f"cannot write what was found: {error.strerror or error}", 4) from error

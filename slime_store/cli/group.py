@@ -58,7 +58,7 @@ def group() -> None:
 @run_argument
 @click.option("--zero-std", is_flag=True, help="Only groups whose rewards are all equal, which teach GRPO nothing.")
 @filter_options()
-@columns_option("aggregates:GROUPS")
+@columns_option("aggregates:GROUPS", with_pass_at=True)
 @limit_option
 @format_option
 @click.pass_obj

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -12,6 +13,10 @@ import click
 from slime_store.cli.stores import StoreOpener
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+LAST_ID = 2**63 - 1
+rollout_id_type = click.IntRange(-LAST_ID - 1, LAST_ID)
+"""What a column of ids holds; for arguments that are the id of a rollout."""
 
 
 def examples(*lines: str) -> str:
@@ -26,10 +31,26 @@ def _complete_runs(ctx: click.Context, _param: click.Parameter, beginning: str) 
     return []
 
 
+def _run_name(_ctx: click.Context, _option: click.Parameter, value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter("the name of a run is UTF-8") from None
+    if not value:
+        raise click.BadParameter("the name of a run is not empty")
+    return value
+
+
 run_option = click.option(
-    "--run", "run_name", required=True, metavar="RUN", shell_complete=_complete_runs, help="Name of the run."
+    "--run",
+    "run_name",
+    required=True,
+    metavar="RUN",
+    callback=_run_name,
+    shell_complete=_complete_runs,
+    help="Name of the run.",
 )
-run_argument = click.argument("run_name", metavar="RUN", shell_complete=_complete_runs)
+run_argument = click.argument("run_name", metavar="RUN", callback=_run_name, shell_complete=_complete_runs)
 show_format_option = click.option(
     "--format",
     "form",
@@ -63,14 +84,31 @@ rollout_ids_option = click.option(
     callback=_rollout_ids,
     help='An id such as "7", or a range such as "10:20" (without 20), "10:" or ":20".',
 )
-attempt_option = click.option("--attempt", type=click.IntRange(1), metavar="N", help="This attempt, not the newest.")
+attempt_option = click.option(
+    "--attempt", type=click.IntRange(1, LAST_ID), metavar="N", help="This attempt, not the newest."
+)
 
 
-def columns_option(frame: str) -> Callable[[F], F]:
+def split_names(text: str) -> list[str]:
+    """Return the names between commas; a JSON list after a dot, as in ``reward.["nest", "x"]``, is one piece."""
+    names, start, at = [], 0, 0
+    while at < len(text):
+        if text[at] == ",":
+            names.append(text[start:at].strip())
+            start = at + 1
+        elif text[at] == "[" and text[at - 1 : at] == ".":
+            with suppress(ValueError):
+                at = json.JSONDecoder().raw_decode(text, at)[1] - 1
+        at += 1
+    return [*names, text[start:].strip()]
+
+
+def columns_option(frame: str, *, with_pass_at: bool = False) -> Callable[[F], F]:
     """Return the option ``--columns``.
 
     Args:
         frame: the declaration of the data frame, ``"module:NAME"`` in ``slime_store.dataframes.declared``.
+        with_pass_at: the frame has columns of pass@k.
     """
 
     def names(ctx: click.Context, _option: click.Parameter, value: str | None) -> list[str] | None:
@@ -78,8 +116,13 @@ def columns_option(frame: str) -> Callable[[F], F]:
             return None
         module, _, name = frame.partition(":")
         declared = getattr(importlib.import_module(f"slime_store.dataframes.declared.{module}"), name)
+        given = split_names(value)
         try:
-            return [column.name for column in declared.choose([each.strip() for each in value.split(",")])]
+            if with_pass_at:
+                from slime_store.dataframes.evals import choose_with_pass_at
+
+                return [column.name for column in choose_with_pass_at(declared, (), given)[0]]
+            return [column.name for column in declared.choose(given)]
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 

@@ -14,6 +14,7 @@ from slime_store.cli.options import (
     columns_option,
     examples,
     kind_option,
+    rollout_id_type,
     run_argument,
     show_format_option,
 )
@@ -102,7 +103,7 @@ def list_rollouts(
     ),
 )
 @run_argument
-@click.argument("rollout_id", type=int)
+@click.argument("rollout_id", type=rollout_id_type)
 @kind_option("A training rollout, or an eval.", default="train")
 @attempt_option
 @show_format_option

@@ -8,10 +8,12 @@ import click
 
 from slime_store.cli.filters import filter_options
 from slime_store.cli.options import (
+    LAST_ID,
     attempt_option,
     columns_option,
     examples,
     kind_option,
+    rollout_id_type,
     run_argument,
     show_format_option,
 )
@@ -101,8 +103,8 @@ def list_samples(
     ),
 )
 @run_argument
-@click.argument("rollout_id", type=int)
-@click.argument("position", type=click.IntRange(0))
+@click.argument("rollout_id", type=rollout_id_type)
+@click.argument("position", type=click.IntRange(0, LAST_ID))
 @kind_option("Of a training rollout, or of an eval.", default="train")
 @attempt_option
 @click.option("--tokens", is_flag=True, help="Show the token ids.")

@@ -107,7 +107,7 @@ class Frame:
     def _column(self, name: str | Sequence[str]) -> Column:
         families = {family.name: family for family in self.families}
         if not isinstance(name, str):
-            path = tuple(name)
+            path = tuple(name) if isinstance(name, Iterable) else ()
             if len(path) > 1 and path[0] in families and all(isinstance(key, str) for key in path):
                 return families[path[0]].column(path[1:])
             raise ValueError(f"{name!r} is no column; a path begins with {', '.join(map(repr, families)) or 'nothing'}")

@@ -11,10 +11,11 @@ import pandas as pd
 from slime_store.dataframes.building import frame_of
 from slime_store.dataframes.columns import Columns
 from slime_store.dataframes.declared.aggregates import EVAL_COMPARE, EVAL_COMPARE_SUMMARY
-from slime_store.dataframes.evals import DEFAULT_THRESHOLD, check_confidence, eval_samples
+from slime_store.dataframes.evals import DEFAULT_THRESHOLD, check_confidence, check_threshold, eval_samples
 from slime_store.dataframes.groups import prompt_texts
 from slime_store.dataframes.statistics import Array, grouped, mean_interval
-from slime_store.store.questions import asking
+from slime_store.store.infos import attempt_number, rollout_number
+from slime_store.store.questions import Questions, asking
 from slime_store.store.reading import RunReader
 from slime_store.types import SampleFilter
 
@@ -139,9 +140,11 @@ def eval_compare_summary_df(
         flips = [_flip(*pair) for pair in pairs]
         only_before = sum(key[0] == name and key not in after for key in before)
         only_after = sum(key[0] == name and key not in before for key in after)
-        means = [float(values.mean()) if len(pairs) else np.nan for values in (old, new)]
+        with np.errstate(all="ignore"):  # of infinite rewards
+            means = [float(values.mean()) if len(pairs) else np.nan for values in (old, new)]
+            change = mean_interval(new - old, confidence)
         counts = [flips.count(flip) for flip in ("gained", "lost", "same")]
-        rows.append([name, len(pairs), *means, *mean_interval(new - old, confidence), *counts, only_before, only_after])
+        rows.append([name, len(pairs), *means, *change, *counts, only_before, only_after])
     names = [column.name for column in EVAL_COMPARE_SUMMARY.columns]
     values = {name: [row[i] for row in rows] for i, name in enumerate(names)}
     return frame_of(chosen, values, len(rows))
@@ -165,21 +168,20 @@ def _pairs(
     """Return the prompts of both evals, their ids, and what they say where that is asked for."""
     if not isinstance(run, RunReader):
         raise TypeError(f"expected a Run, not {type(run).__name__}: evals of different runs have ids of their own")
-    found = [_prompts_of(run, *which, where, threshold) for which in (before, after)]
-    wanted = {key for each in found for _, key in each if key >= 0}
+    check_threshold(threshold)
     with asking(run, where) as questions:
+        found = [_prompts_of(run.name, questions, *which, threshold) for which in (before, after)]
+        wanted = {key for each in found for _, key in each}
         digests = questions.prompts.digests(wanted)
         texts = prompt_texts(questions, wanted) if prompts else {}
     ids = {key: digest[:8].hex() for key, digest in digests.items()}
     return found[0], found[1], ids, texts
 
 
-def _prompts_of(
-    run: RunReader, rollout_id: int, attempt: int | None, where: SampleFilter, threshold: float
-) -> _Prompts:
-    with asking(run, replace(where, rollout_ids=(rollout_id,), attempt=attempt)) as questions:
-        questions.require_eval(run.name, rollout_id, attempt)
-        samples = eval_samples(questions)
+def _prompts_of(run: str, questions: Questions, rollout_id: int, attempt: int | None, threshold: float) -> _Prompts:
+    number, attempt = rollout_number(rollout_id), attempt_number(attempt)
+    questions.require_eval(run, number, attempt)
+    samples = eval_samples(questions.about(replace(questions.where, rollout_ids=(number,), attempt=attempt)))
     known = ~np.isnan(samples.reward) & (samples.prompt >= 0)
     groups, first = grouped(samples.dataset[known], samples.prompt[known])
     rewards: Array = samples.reward[known]

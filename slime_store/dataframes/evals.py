@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from slime_store.dataframes.building import frame_of
-from slime_store.dataframes.columns import Columns, Frame
+from slime_store.dataframes.columns import Column, Columns, Frame
 from slime_store.dataframes.declared.aggregates import EVAL_SUMMARY, PASS_AT, pass_at
 from slime_store.dataframes.source import none_and_nan, only_eval, reward_field, reward_fields
 from slime_store.dataframes.statistics import Array, Groups, check_ks, grouped, mean_interval, pass_at_k
@@ -121,8 +122,8 @@ def eval_summary_df(
         BlobCorruptError: the filter has a condition on metadata, and a document is damaged (strict).
     """
     check_confidence(confidence)
-    frame, ks = with_pass_at(EVAL_SUMMARY, k, columns, before="truncated_share")
-    chosen = frame.choose(columns)
+    check_threshold(threshold)
+    chosen, ks = choose_with_pass_at(EVAL_SUMMARY, k, columns, before="truncated_share")
     with asking(source, only_eval(where)) as questions:
         samples = eval_samples(questions)
         table = samples.table
@@ -159,6 +160,15 @@ def eval_summary_df(
     return given(frame_of(chosen, values, datasets.n_groups), table.problems, strict)
 
 
+def choose_with_pass_at(
+    frame: Frame, k: Sequence[int], columns: Columns, *, before: str | None = None
+) -> tuple[list[Column], tuple[int, ...]]:
+    """Return the columns that a caller chose of a frame with pass@k, and every k of the frame."""
+    names = columns if columns is None or isinstance(columns, str) else list(columns)  # it is read twice
+    wide, ks = with_pass_at(frame, k, names, before=before)
+    return wide.choose(names), ks
+
+
 def with_pass_at(
     frame: Frame, k: Sequence[int], columns: Columns, *, before: str | None = None
 ) -> tuple[Frame, tuple[int, ...]]:
@@ -169,6 +179,16 @@ def with_pass_at(
     at = len(names) if before is None else names.index(before)
     added = tuple(pass_at(each) for each in ks)
     return replace(frame, columns=(*frame.columns[:at], *added, *frame.columns[at:])), ks
+
+
+def check_threshold(threshold: float) -> None:
+    """Refuse what no reward can be compared with.
+
+    Raises:
+        ValueError: it is NaN.
+    """
+    if math.isnan(threshold):
+        raise ValueError("threshold is a number, not nan")
 
 
 def check_confidence(confidence: float) -> None:

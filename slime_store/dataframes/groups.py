@@ -15,8 +15,9 @@ from slime_store.dataframes.evals import (
     DEFAULT_K,
     DEFAULT_THRESHOLD,
     EvalSamples,
+    check_threshold,
+    choose_with_pass_at,
     eval_samples,
-    with_pass_at,
 )
 from slime_store.dataframes.statistics import Array, Groups, grouped, pass_at_k
 from slime_store.dataframes.trouble import given
@@ -53,8 +54,8 @@ def groups_df(
         ValueError: there is no such column, or ``k`` makes no sense.
         BlobCorruptError: the filter has a condition on metadata, and a document is damaged (strict).
     """
-    frame, ks = with_pass_at(GROUPS, k, columns)
-    chosen = frame.choose(columns)
+    check_threshold(threshold)
+    chosen, ks = choose_with_pass_at(GROUPS, k, columns)
     names = {column.name for column in chosen}
     with asking(source, where) as questions:
         samples = eval_samples(questions, "group_position", "group_index")

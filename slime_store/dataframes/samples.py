@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from operator import index
 from typing import Any, Literal, overload
 
 import pandas as pd
@@ -111,9 +112,7 @@ def _frame(
     offset: int,
 ) -> Any:
     chosen = frame.choose(columns)
-    for name, number in (("limit", limit), ("offset", offset)):
-        if number is not None and (isinstance(number, bool) or number < 0):
-            raise ValueError(f"{name} is at least 0, not {number!r}")
+    limit, offset = (None if limit is None else _amount("limit", limit)), _amount("offset", offset)
     with asking(source, where) as questions:
         fields = [field for column in chosen for field in _fields(column, questions)]
         table = SampleTable(questions, fields, limit=limit, offset=offset)
@@ -128,6 +127,17 @@ def _frame(
     if bad:
         made = made.drop(index=sorted(bad)).reset_index(drop=True)
     return given(made, problems, strict)
+
+
+def _amount(name: str, value: Any) -> int:
+    """Return a number of rows as a plain int that every database takes."""
+    try:
+        number = -1 if isinstance(value, bool) else index(value)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ValueError(f"{name} is a whole number that is at least 0, not {value!r}")
+    return min(number, 2**63 - 1)
 
 
 def _fields(column: Column, questions: Questions) -> tuple[Field, ...]:

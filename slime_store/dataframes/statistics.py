@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import index
 from statistics import NormalDist
 from typing import Any, TypeAlias
 
@@ -93,7 +94,7 @@ def pass_at_k(n: Array, n_correct: Array, k: int) -> Array:
     """
     n, missing = n.astype(np.float64), (n - n_correct).astype(np.float64)
     none_correct = np.ones(len(n))
-    for i in range(k):
+    for i in range(k if np.any(n >= k) else 0):  # a large k is no work where nothing has as many
         with np.errstate(all="ignore"):
             none_correct = none_correct * np.clip((missing - i) / (n - i), 0.0, None)
     return np.where(n >= k, 1.0 - none_correct, np.nan)
@@ -108,10 +109,12 @@ def mean_interval(values: Array, confidence: float) -> tuple[float, float, float
     n = len(values)
     if n == 0:
         return math.nan, math.nan, math.nan
-    mean = float(np.mean(values))
-    if n == 1 or not math.isfinite(mean):
-        return mean, math.nan, math.nan
-    half = t_quantile((1.0 + confidence) / 2.0, n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    with np.errstate(all="ignore"):
+        mean = float(np.mean(values))
+        if n == 1 or not math.isfinite(mean):
+            return mean, math.nan, math.nan
+        deviation = float(np.std(values, ddof=1))
+    half = t_quantile((1.0 + confidence) / 2.0, n - 1) * deviation / math.sqrt(n)
     return mean, mean - half, mean + half
 
 
@@ -147,7 +150,10 @@ def _t_distribution(t: float, degrees: int) -> float:
 
 def check_ks(k: Sequence[int]) -> tuple[int, ...]:
     """Return the distinct k of pass@k, in the order given."""
-    ks = tuple(dict.fromkeys(k))
-    if any(isinstance(each, bool) or not isinstance(each, int) or each < 1 for each in ks):
+    try:
+        ks = tuple(dict.fromkeys(-1 if isinstance(each, bool) else index(each) for each in k))
+    except TypeError:
+        ks = (-1,)
+    if any(each < 1 for each in ks):
         raise ValueError(f"k is a collection of whole numbers from 1, not {k!r}")
     return ks

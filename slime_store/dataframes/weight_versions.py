@@ -15,6 +15,7 @@ from slime_store.dataframes.source import none_and_nan, reward_field, reward_fie
 from slime_store.dataframes.statistics import grouped
 from slime_store.dataframes.table import SampleTable
 from slime_store.dataframes.trouble import given
+from slime_store.mapping.aggregates import MAX_SUMMED
 from slime_store.repositories.questions.samples import Head
 from slime_store.repositories.questions.versions import Sums, Version
 from slime_store.store.questions import Questions, Source, asking
@@ -166,6 +167,8 @@ def _sums_of(table: SampleTable, questions: Questions, attribute: Attribute) -> 
     groups, first = grouped(table.head[rows], keys)
     with np.errstate(all="ignore"):
         total, squares = groups.total(rewards), groups.squares(rewards)
+        low, high = groups.low(rewards), groups.high(rewards)
+    is_summed = ~((low < -MAX_SUMMED) | (high > MAX_SUMMED))  # also without rewards
     n_rewards = groups.count(~np.isnan(rewards))
     columns = [
         [table.heads[number].pk for number in table.head[rows[first]].tolist()],
@@ -174,10 +177,10 @@ def _sums_of(table: SampleTable, questions: Questions, attribute: Attribute) -> 
         n_rewards.tolist(),
         groups.count(none).tolist(),
         groups.count(nan).tolist(),
-        [value if math.isfinite(value) else None for value in total.tolist()],
-        [value if math.isfinite(value) else None for value in squares.tolist()],
-        [None if math.isnan(value) else value for value in groups.low(rewards).tolist()],
-        [None if math.isnan(value) else value for value in groups.high(rewards).tolist()],
+        [value if known else None for value, known in zip(total.tolist(), is_summed.tolist(), strict=True)],
+        [value if known else None for value, known in zip(squares.tolist(), is_summed.tolist(), strict=True)],
+        [None if math.isnan(value) else value for value in low.tolist()],
+        [None if math.isnan(value) else value for value in high.tolist()],
         groups.count(truncated).tolist(),
         groups.count(~np.isnan(lengths)).tolist(),
         groups.total(lengths).tolist(),

@@ -12,17 +12,29 @@ from typing import IO
 from slime_store.errors import ExportError, StoreError
 
 TEMPLATE = "{rollout_id}"
+_SQLITE_HEADER = b"SQLite format 3\0"
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes its name only when everything in it is on disk; folders are made.
 
+    What is no file, as a pipe or a device, is written to as it is. A database is never replaced: it may be the store
+    that is being read.
+
     Raises:
         ExportError: it cannot be written; a file that was there before is as it was.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
     try:
+        draft = path.with_name(f".{os.getpid()}-{secrets.token_hex(8)}.new")  # not longer than any name may be
+        if path.exists() and not path.is_file() and not path.is_dir():
+            with path.open("wb") as stream:
+                yield stream
+            return
+        if is_database(path) or any(is_database(main) for main in _beside(path)):
+            raise ExportError(
+                os.fspath(path), "it is part of a database, which no export replaces; choose another name"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with draft.open("wb") as file:
@@ -45,6 +57,24 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         raise ExportError(os.fspath(path), str(error)) from error
 
 
+def is_database(path: Path) -> bool:
+    """Return whether a path is a file of SQLite, and so perhaps a store."""
+    try:
+        if not path.is_file():  # opening a pipe would wait for its other end
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER
+    except OSError:
+        return False
+
+
+def _beside(path: Path) -> Iterator[Path]:
+    """Yield the database that a file belongs to by its name."""
+    for suffix in ("-wal", "-shm", "-journal"):
+        if path.name.endswith(suffix) and len(path.name) > len(suffix):
+            yield path.with_name(path.name.removesuffix(suffix))
+
+
 def path_of(target: str | os.PathLike[str], kind: str, rollout_id: int, suffix: str) -> Path:
     """Return the file that a template, or a folder, means for one rollout.
 
@@ -64,4 +94,4 @@ def path_of(target: str | os.PathLike[str], kind: str, rollout_id: int, suffix: 
 def is_folder(target: str | os.PathLike[str]) -> bool:
     """Return whether a target is a folder, by its name or because it is one."""
     text = os.fspath(target)
-    return text.endswith(os.sep) or Path(text).is_dir()
+    return text.endswith(os.sep) or (bool(text) and Path(text).is_dir())

@@ -16,9 +16,10 @@ from slime_store.errors import (
     StoreError,
 )
 from slime_store.interchange.dumps import Dump, Kind, name_of, read_dump
+from slime_store.interchange.files import is_database
 from slime_store.interchange.reports import ImportedFile, ImportReport
 from slime_store.interchange.restricted import TorchArchive
-from slime_store.interchange.stores import import_store, is_store
+from slime_store.interchange.stores import import_store
 from slime_store.store import Run
 from slime_store.store.imports import ImportSource, find_import, record_import
 from slime_store.types import RolloutInfo
@@ -71,7 +72,7 @@ def import_any(
     run: Run, file: Path, *, kind: Kind | None = None, trust: bool = False, strict: bool = False
 ) -> list[ImportedFile]:
     """Record what one file holds, a dump or the rollouts of a store; arguments and errors as for ``import_path``."""
-    if not is_store(file):
+    if not is_database(file):
         return [import_file(run, file, kind=kind, trust=trust, strict=strict)]
     try:
         return import_store(run, file, strict=strict)

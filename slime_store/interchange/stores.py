@@ -12,19 +12,6 @@ from slime_store.store import Run, SampleStore
 from slime_store.store.imports import ImportSource, find_import, join_session, record_import
 from slime_store.types import RolloutInfo, Sample
 
-_HEADER = b"SQLite format 3\0"
-
-
-def is_store(path: Path) -> bool:
-    """Return whether a file is an SQLite database, and so a store or nothing that can be imported."""
-    try:
-        if not path.is_file():  # opening a pipe would wait for its other end
-            return False
-        with path.open("rb") as file:
-            return file.read(len(_HEADER)) == _HEADER
-    except OSError:
-        return False
-
 
 def import_store(run: Run, path: Path, *, strict: bool = False) -> list[ImportedFile]:
     """Record every rollout and attempt of a store file, with the data source's states, each once.

@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import IO, Any, Protocol
 
-from slime_store.interchange.rows import as_cell, as_json_line
+from slime_store.interchange.rows import Json, as_cell, as_json_line
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _FLUSH_ROWS = 256
@@ -61,7 +61,7 @@ class CsvWriter:
         cells = [as_cell(value) for value in row]
         if self._safe:
             cells = [
-                "'" + cell if isinstance(value, str) and cell.startswith(_FORMULA) else cell
+                "'" + cell if isinstance(value, (str, Json)) and cell.startswith(_FORMULA) else cell
                 for cell, value in zip(cells, row, strict=True)
             ]
         self._writer.writerow(cells)

@@ -65,7 +65,9 @@ def shown(tree: Any, payload: Payload | None = None) -> Any:
 
 
 def shown_text(value: Any) -> str | None:
-    """Return a shown value as one text: text as it is, None as None, anything else as its JSON."""
+    """Return a shown value, or a number, as one text: text as it is, None as None, anything else as its JSON."""
+    if isinstance(value, float):
+        value = _finite(value)
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

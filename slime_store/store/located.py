@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from operator import index
 from typing import Any, Literal
 
 from slime_store.errors import SampleNotFoundError
@@ -87,12 +88,14 @@ def load_sample(
         ArraysPrunedError: what is asked for was pruned.
     """
     number, attempt = rollout_number(rollout_id), attempt_number(attempt)
+    position = index(position)
     with run._handle.reading() as connection:
         found = RolloutRepository(connection, run._pk).find(run.name, kind, number, attempt)
         where = SampleFilter(kind=kind, rollout_ids=number, attempt=found.attempt)
         (row,) = SelectionRepository(connection, run._pk, where).rollouts(LAYOUTS, *PLACE)
     wanted = None if fields is None else frozenset(fields)
-    page = read_page(run._handle, row, [position], wanted, sample_class(sample_type))
+    known = [position] if 0 <= position < row.n_samples else []
+    page = read_page(run._handle, row, known, wanted, sample_class(sample_type))
     if not page:
         raise SampleNotFoundError(run.name, kind, number, position, row.n_samples)
     datasets = _datasets(run, row.id) if kind == "eval" else {}

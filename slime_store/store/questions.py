@@ -44,7 +44,12 @@ class Questions:
         self.prompts = PromptRepository(connection)
         self.rollouts = RolloutQuestions(connection, run_pk)
         self._connection = connection
+        self._handle = handle
         self._run_pk = run_pk
+
+    def about(self, where: SampleFilter) -> Questions:
+        """Return questions about other samples of the same source, asked at the same moment."""
+        return Questions(self._connection, self._handle, self._run_pk, where)
 
     def require_eval(self, run: str, rollout_id: int, attempt: int | None) -> None:
         """Make sure that the run has this eval.

@@ -62,7 +62,7 @@ def to_rollout_ids(value: Any) -> tuple[int, ...] | range | None:
         rising = value if value.step > 0 else value[::-1]
         for end in (*rising[:1], *rising[-1:]):
             _to_column(end, "every id in rollout_ids")
-        return rising
+        return rising if rising[1:] else range(rising.start, rising.start + len(rising))  # of one id any step will do
     if isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)):
         return tuple(sorted({_to_column(item, "every id in rollout_ids") for item in value}))
     return (_to_column(value, "rollout_ids"),)

@@ -16,6 +16,37 @@ from tests.cases.trips import found
 REWARDS = [1.0, math.nan, 3.0, None, -math.inf, math.inf]
 
 
+def test_a1_infinite_rewards_are_no_damage_where_the_whole_reward_is_shown(store_url: str) -> None:
+    record(store_url, *[Sample(index=i, reward=reward) for i, reward in enumerate(REWARDS)])
+    shown = ask(store_url, samples_df, columns=["reward_json"])["reward_json"]
+    assert plain(shown) == ["1.0", "nan", "3.0", None, "-inf", "inf"]
+
+
+@pytest.mark.parametrize("status", [None, "completed"])
+def test_a1_rewards_whose_squares_no_double_holds_are_summed_alike_with_and_without_a_filter(
+    store_url: str, status: str | None
+) -> None:
+    for rewards in ([1e-200, 2e-200, 1e-300], [1e-200, 5e-324, 0.0, 2.0]):
+        samples = [Sample(reward=reward, status=Sample.Status.COMPLETED, metadata={"k": 1}) for reward in rewards]
+        record(store_url, *samples)
+        wheres = [SampleFilter(status=status), SampleFilter(status=status, metadata={"k": 1})]
+        for attribute in ("last", "each"):
+            frames = [ask(store_url, weight_versions_df, where, attribute=attribute) for where in wheres]
+            for frame in frames:
+                assert frame["n_rewards"].tolist() == [len(rewards)]
+                assert frame["reward_mean"].tolist() == pytest.approx([np.mean(rewards)], abs=1e-99)
+                assert frame["reward_std"].tolist() == pytest.approx([np.std(rewards, ddof=1)], abs=1e-99)
+
+
+@pytest.mark.parametrize("where", [{}, {"status": "completed"}, {"metadata": {"k": 1}}])
+def test_a1_beyond_1e100_there_is_no_mean_whatever_the_filter(store_url: str, where: dict[str, Any]) -> None:
+    status = Sample.Status.COMPLETED
+    record(store_url, *[Sample(reward=reward, status=status, metadata={"k": 1}) for reward in (1e120, 3.0)])
+    (row,) = ask(store_url, weight_versions_df, SampleFilter(**where)).to_dict("records")
+    assert math.isnan(row["reward_mean"]) and math.isnan(row["reward_std"])
+    assert (row["n_rewards"], row["reward_min"], row["reward_max"]) == (2, 3.0, 1e120)
+
+
 @pytest.mark.parametrize("low", [None, -math.inf, 1.0, 2.0, 3.0])
 @pytest.mark.parametrize("high", [math.inf, 3.0, 1.0, None])
 @pytest.mark.parametrize("key", [None, "score"])

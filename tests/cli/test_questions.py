@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 import torch
 
 from slime_store import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample
+from slime_store.dataframes import eval_compare_df, eval_compare_summary_df
 from slime_store.testing import make_sample
 from slime_store.testing.contract.opening import opened, run_of
 from tests.cli.conftest import Command
@@ -206,3 +209,87 @@ def test_rollouts_are_listed_with_their_metrics(command: Command, filled: str) -
     assert [(row["rollout_id"], row["metrics.loss"]) for row in rows] == [(0, 0.0), (1, 0.5), (2, 1.0)]
     assert command("rollout", "list", "r", "--limit", "1").stderr == "4 more; --limit 0 shows all\n"
     assert command("rollout", "list", "r", "--attempts", "--columns", "rollout_id").exit_code == 2
+
+
+def test_columns_of_pass_at_k_may_be_chosen(command: Command, filled: str) -> None:
+    for words in (("eval", "show"), ("group", "list")):
+        done = command(*words, "r", "--columns", "rollout_id,pass_at_1,pass_at_3", "--format", "csv")
+        assert done.exit_code == 0, done.output
+        assert done.stdout.splitlines()[0] == "rollout_id,pass_at_1,pass_at_3"
+        assert command(*words, "r", "--columns", "pass_at_0").exit_code == 2
+    assert command("eval", "show", "r", "-k", "1000000000000").exit_code == 0
+
+
+def test_a_path_is_a_column_though_commas_are_in_it(command: Command, sqlite_url: str) -> None:
+    with run_of(sqlite_url, "r") as run:
+        sample = Sample(reward={"nest": {"x": 2.5}, "a,b": 1.0}, metadata={"[odd": "text", "k,l": 1})
+        run.record_train(0, RolloutFnTrainOutput([[sample]], metrics={"eval": {"acc": 0.5}}))
+    names = 'reward.["nest", "x"],metadata.[odd, reward.["a,b"],metadata.["k,l"],position'
+    done = command("sample", "list", "r", "--columns", names, "--format", "json", store=sqlite_url)
+    assert list(json.loads(done.stdout)[0].values()) == [2.5, "text", 1.0, "1", 0], done.output
+    done = command("rollout", "list", "r", "--columns", 'metrics.["eval","acc"]', "--format", "csv", store=sqlite_url)
+    assert done.stdout.splitlines()[1] == "0.5"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rollout", "show", "r", "9" * 22),
+        ("rollout", "show", "r", "0", "--attempt", "9" * 22),
+        ("sample", "show", "r", "0", "9" * 22),
+        ("sample", "show", "r", "9" * 22, "0"),
+        ("sample", "list", "r", "--attempt", "9" * 22),
+        ("eval", "compare", "r", "0", "9" * 22),
+        ("eval", "compare", "r", "0", "2", "--threshold", "nan"),
+        ("eval", "show", "r", "--threshold", "nan"),
+        ("run", "show", ""),
+        ("run", "show", "\udcff"),
+        ("export", "csv", "--run", "\udcff", "--out", "x.csv"),
+    ],
+)
+def test_what_no_store_can_hold_is_wrong_usage(command: Command, sqlite_url: str, words: tuple[str, ...]) -> None:
+    with run_of(sqlite_url, "r"):
+        pass
+    done = command(*words, store=sqlite_url)
+    assert done.exit_code == 2 and "Error: Invalid value" in done.stderr, done.exception
+
+
+def test_a_limit_may_be_any_number(command: Command, filled: str) -> None:
+    for form in ("table", "csv", "json"):
+        assert command("sample", "list", "r", "--limit", "9" * 22, "--format", form).exit_code == 0
+
+
+def test_evals_are_compared_at_one_moment(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+    with run_of(sqlite_url) as run:
+        for rollout_id in (0, 1):
+            run.record_eval(rollout_id, _eval({"p": [float(rollout_id)]}, "1"))
+        reading = type(run._handle).reading
+        monkeypatch.setattr(type(run._handle), "reading", lambda handle: begun.append(1) or reading(handle))
+        frame = eval_compare_df(run, np.int64(0), np.int64(1), columns=["flip", "prompt"])
+    assert frame.values.tolist() == [["gained", "p"]] and len(begun) == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinite_rewards_can_be_compared(sqlite_url: str) -> None:
+    with run_of(sqlite_url) as run:
+        for rollout_id in (0, 1):
+            run.record_eval(rollout_id, _eval({"p": [math.inf], "q": [-math.inf], "r": [1e308]}, "1"))
+        (row,) = eval_compare_summary_df(run, 0, 1).to_dict("records")
+    assert (row["n_prompts"], row["n_same"]) == (3, 3) and math.isnan(row["delta_mean"])
+
+
+def test_evals_without_a_common_dataset_are_not_said_to_be_alike(command: Command, filled: str) -> None:
+    assert "no dataset 'aime' in common" in command("eval", "compare", "r", "0", "2", "--dataset", "aime").stdout
+    assert "no prompt was" not in command("eval", "compare", "r", "0", "2", "--dataset", "x", "--flips", "lost").stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [("run", "list"), ("run", "list", "--format", "csv"), ("run", "show", "r")])
+def test_a_stdout_that_takes_nothing_more_is_an_error_in_one_line(sqlite_url: str, words: tuple[str, ...]) -> None:
+    with run_of(sqlite_url, "r"):
+        pass
+    program = [sys.executable, "-m", "slime_store.cli", "--store", sqlite_url, *words]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (4, "error: cannot write what was found: No space left on device\n")

@@ -67,6 +67,8 @@ def test_charts() -> None:
     assert [line.split("┤")[0].strip() for line in chart] == ["1", "0"]
     assert chart[0].rstrip().endswith("████") and chart[1].count("█") >= 8
     assert column_chart([None, float("nan")], width=40) == []
+    assert column_chart([-1.7e308, 1.7e308, 0.0, float("inf")], width=40)
+    assert column_chart([1.7e308] * 100, width=40)
     assert all(len(line) <= 40 for line in column_chart([i % 7 for i in range(1000)], width=40))
     assert len(column_chart([2.0, 2.0], width=20)) == 6
     assert strip([0.0, 0.5, 0.999, 1.0]) == "▁▅██"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from slime_store import SampleFilter
 from slime_store.dataframes import eval_summary_df, groups_df, metrics_df, rollouts_df, samples_df, weight_versions_df
 from slime_store.testing import make_eval_output, make_train_output
 from slime_store.testing.contract.opening import opened, run_of
@@ -36,6 +38,7 @@ def test_columns_come_in_the_order_that_is_asked_for(run: Any) -> None:
         (samples_df, "reward", TypeError, r"e\.g\. \['reward'\]"),
         (samples_df, [("tokens", "x")], ValueError, "a path begins with 'metadata', 'reward'"),
         (samples_df, [("reward",)], ValueError, "is no column"),
+        (samples_df, [5], ValueError, "5 is no column"),
         (rollouts_df, ["metadata.x"], ValueError, "no column 'metadata.x'"),
         (weight_versions_df, ["reward.x"], ValueError, "no column"),
         (metrics_df, ["loss"], ValueError, "no column 'loss'"),
@@ -53,15 +56,39 @@ def test_pass_at_k_is_a_column_for_each_k_that_is_asked_for(run: Any) -> None:
         names = [name for name in question(run, k=[3, 1]).columns if name.startswith("pass_at_")]
         assert names == ["pass_at_3", "pass_at_1"]
         assert list(question(run, columns=["pass_at_2"]).columns) == ["pass_at_2"]
+        assert list(question(run, columns=iter(["run", "pass_at_2"])).columns) == ["run", "pass_at_2"]
+        assert "pass_at_3" in question(run, k=iter([np.int64(3)]))
+        assert question(run, k=[10**12])["pass_at_1000000000000"].isna().all()
         with pytest.raises(ValueError, match="whole numbers from 1"):
             question(run, k=[0])
+
+
+def test_numbers_of_rows_may_be_of_any_integer_type_and_size(run: Any) -> None:
+    everything = samples_df(run)
+    for huge in (2**63, 2**70, np.int64(2**62)):
+        assert len(samples_df(run, limit=huge)) == len(everything)
+        assert samples_df(run, SampleFilter(status="completed"), offset=huge).empty
+    assert len(samples_df(run, limit=np.int64(2), offset=np.int32(1))) == 2
+
+
+def test_rollout_ids_of_a_range_with_any_step(run: Any) -> None:
+    assert len(samples_df(run, SampleFilter(rollout_ids=range(0, 2**62, 2**62)))) == len(samples_df(run))
+    assert len(samples_df(run, SampleFilter(rollout_ids=range(0, 5, 2**70)))) == len(samples_df(run))
+    assert samples_df(run, SampleFilter(rollout_ids=range(1, 2, 2**70))).empty
 
 
 @pytest.mark.parametrize(
     ("question", "options", "message"),
     [
-        (samples_df, {"limit": -1}, "limit is at least 0"),
-        (samples_df, {"offset": -1}, "offset is at least 0"),
+        (samples_df, {"limit": -1}, "limit is a whole number that is at least 0"),
+        (samples_df, {"offset": -1}, "offset is a whole number that is at least 0"),
+        (samples_df, {"limit": 1.5}, "limit is a whole number"),
+        (samples_df, {"limit": "3"}, "limit is a whole number"),
+        (samples_df, {"offset": None}, "offset is a whole number"),
+        (eval_summary_df, {"threshold": float("nan")}, "threshold is a number"),
+        (groups_df, {"threshold": float("nan")}, "threshold is a number"),
+        (groups_df, {"k": [1.5]}, "whole numbers from 1"),
+        (groups_df, {"k": [True]}, "whole numbers from 1"),
         (weight_versions_df, {"by": "run"}, "by is 'session' or 'label'"),
         (weight_versions_df, {"attribute": "all"}, "attribute is 'last'"),
         (metrics_df, {"layout": "tall"}, "layout is 'wide' or 'long'"),

@@ -60,3 +60,17 @@ def test_groups_keep_the_order_of_their_first_rows() -> None:
     assert math.isnan(groups.high(values)[1])
     assert grouped(np.zeros(0, np.int64))[0].n_groups == 0
     assert Groups(np.zeros(0, np.int64), 0).std(np.zeros(0)).tolist() == []
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "values", [[math.inf, -math.inf], [math.inf, 1.0], [1e308, -1e308], [1e308, 1e308], [math.inf]]
+)
+def test_means_of_what_no_double_can_hold_warn_of_nothing(values: list[float]) -> None:
+    mean, low, high = mean_interval(np.array(values), 0.95)
+    assert math.isfinite(mean) or (math.isnan(low) and math.isnan(high))
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_pass_at_a_k_that_nothing_reaches_takes_no_time(n: int) -> None:
+    assert np.isnan(pass_at_k(np.full(4, n), np.zeros(4, np.int64), 10**15)).all()

@@ -272,3 +272,19 @@ def test_the_page_on_files_lists_every_column() -> None:
     for column in (*PLACE, *SAMPLE):
         assert column.meaning
         assert f"| `{column.name}` | {column.type} | {column.meaning} | {column.when} |\n" in page
+
+
+def test_l5_no_cell_of_safe_csv_is_a_formula_whatever_its_column_is_called(sqlite_url: str) -> None:
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "plain", "-"]
+    samples = [Sample(label=text, response=text, metadata={"k": text}, reward=-1.0) for text in texts]
+    for sample in samples:
+        sample.note = sample.response  # type: ignore[attr-defined]
+    stream = io.BytesIO()
+    fields = ["label", "response", "reward", "metadata.k", "extra.note", "metadata"]
+    with run_of(sqlite_url) as run:
+        run.record_train(0, [samples])
+        export_samples(run, stream, format="csv", fields=fields, csv_safe=True)
+    for row, text in zip(csv.DictReader(io.StringIO(stream.getvalue().decode(), newline="")), texts, strict=True):
+        safe = text if text == "plain" else "'" + text
+        assert [row[name] for name in ("label", "response", "metadata.k", "extra.note")] == [safe] * 4
+        assert row["reward"] == "-1.0"

@@ -92,3 +92,11 @@ def test_runs_and_sessions_and_single_rollouts_are_told(store_url: str) -> None:
         assert again.rollout(1).n_samples == 2 and again.rollout(1, attempt=1).n_samples == 1
         with pytest.raises(RolloutNotFoundError):
             again.rollout(1, kind="eval")
+
+
+@pytest.mark.parametrize("position", [-1, 2, 2**63, 2**70])
+def test_a_position_that_no_rollout_can_have_is_not_there(store_url: str, position: int) -> None:
+    with run_of(store_url) as run:
+        run.record_train(0, make_train_output(1, 2))
+        with pytest.raises(SampleNotFoundError, match="they are 0 to 1"):
+            load_sample(run, 0, position)

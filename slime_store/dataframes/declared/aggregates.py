@@ -64,7 +64,8 @@ WEIGHT_VERSIONS = Frame(
         Column("first_rollout_id", "int", "lowest rollout id that has such a sample"),
         Column("last_rollout_id", "int", "highest rollout id that has such a sample"),
     ),
-    notes=f"`reward` is the sample's own number, also in evals. {_REWARD_KEY}",
+    notes=f"`reward` is the sample's own number, also in evals. {_REWARD_KEY} With infinite rewards of one sign the "
+    "mean is infinite; with those of both, or with a reward beyond 1e100, there is no mean; in all of these no spread.",
 )
 
 GROUPS = Frame(

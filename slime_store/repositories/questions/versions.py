@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from sqlalchemy import Connection, Double, and_, case, cast, func, literal, or_, select
 
 from slime_store.database import chunked
+from slime_store.mapping.aggregates import MAX_SUMMED, MIN_SUMMED
 from slime_store.models import (
     RolloutWeightVersionRow,
     SampleRewardRow,
@@ -23,7 +24,6 @@ from slime_store.types import SampleFilter
 
 Attribute: TypeAlias = Literal["last", "first", "each"]
 
-_MOST_SUMMED = 1e100  # squares of larger rewards overflow, which PostgreSQL makes an error
 _CHUNK_ROLLOUTS = 200
 
 
@@ -223,7 +223,8 @@ def _number_of(condition: Any) -> Any:
 
 
 def _summed(reward: Any) -> Any:
-    return case((reward.between(-_MOST_SUMMED, _MOST_SUMMED), reward))
+    near_zero = and_(reward > -MIN_SUMMED, reward < MIN_SUMMED)
+    return case((near_zero, 0.0), (reward.between(-MAX_SUMMED, MAX_SUMMED), reward))
 
 
 def _sums(row: Any, shift: float) -> Sums:
@@ -231,7 +232,7 @@ def _sums(row: Any, shift: float) -> Sums:
     total: float | None = 0.0
     m2: float | None = 0.0
     if n_rewards:
-        if low < -_MOST_SUMMED or high > _MOST_SUMMED:
+        if low < -MAX_SUMMED or high > MAX_SUMMED:
             total = m2 = None
         else:
             total = near_sum + shift * n_rewards
