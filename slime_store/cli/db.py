@@ -170,6 +170,7 @@ def copy(opener: StoreOpener, to_url: str, form: str) -> None:
     metavar="N",
     help="Keep only the N highest, and delete older rollouts entirely. Without it none is deleted.",
 )
+@click.option("--dry-run", is_flag=True, help="Delete nothing; print how many rollouts would be pruned and deleted.")
 @click.option("--vacuum", is_flag=True, help="Then give the space back to the file system; see SampleStore.vacuum.")
 @format_option
 @click.pass_obj
@@ -178,6 +179,7 @@ def prune(
     run_name: str | None,
     keep_arrays_last: int,
     keep_rollouts_last: int | None,
+    dry_run: bool,
     vacuum: bool,
     form: str,
 ) -> None:
@@ -185,13 +187,13 @@ def prune(
 
     Pinned rollouts stay whole, and so does what resuming from the last checkpoint needs.
     """
-    with opener.writing() as store:
+    with opener.reading() if dry_run else opener.writing() as store:
         names = [info.name for info in store.runs()] if run_name is None else [run_name]
         rows = []
         for name in names:
-            report = store.run(name, create=False).prune(keep_arrays_last, keep_rollouts_last)
-            rows.append(_Pruned(name, **asdict(report)))
-        freed = store.vacuum() if vacuum else None
+            run = store.run(name, create=False)
+            rows.append(_Pruned(name, **asdict(run.prune(keep_arrays_last, keep_rollouts_last, dry_run=dry_run))))
+        freed = store.vacuum() if vacuum and not dry_run else None
     write_rows(("run", "n_pruned", "n_deleted", "n_pinned", "n_needed", "freed_bytes"), rows, form)
     if freed is not None:
         click.echo(f"{freed} bytes given back to the file system", err=True)

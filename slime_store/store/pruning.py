@@ -31,13 +31,18 @@ class _Plan:
     n_needed: int = 0
 
 
-def prune(handle: StoreHandle, run_pk: int, keep_arrays_last: int, keep_rollouts_last: int | None) -> PruneReport:
+def prune(
+    handle: StoreHandle, run_pk: int, keep_arrays_last: int, keep_rollouts_last: int | None, dry_run: bool
+) -> PruneReport:
     """Prune one run; see ``Run.prune``."""
     arrays = _number("keep_arrays_last", keep_arrays_last)
     rollouts = None if keep_rollouts_last is None else _number("keep_rollouts_last", keep_rollouts_last)
-    handle.check_writable("prune a run")
+    if not dry_run:
+        handle.check_writable("prune a run")
     with handle.reading() as connection:
         plan = _plan(connection, run_pk, arrays, rollouts)
+    if dry_run:
+        return PruneReport(0, len(plan.prune), len(plan.delete), plan.n_pinned, plan.n_needed)
     by = f"prune(keep_arrays_last={arrays})"
     freed = n_pruned = n_deleted = 0
     for pk, deletes in [*((pk, True) for pk in plan.delete), *((pk, False) for pk in plan.prune)]:

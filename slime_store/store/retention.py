@@ -42,7 +42,9 @@ class RunRetention(RunReader):
         remove_files(self._handle, files)
         return len(pks)
 
-    def prune(self, keep_arrays_last: int = 20, keep_rollouts_last: int | None = None) -> PruneReport:
+    def prune(
+        self, keep_arrays_last: int = 20, keep_rollouts_last: int | None = None, *, dry_run: bool = False
+    ) -> PruneReport:
         """Delete the arrays of older rollouts; their scalars, texts, prompts and metadata stay for ever.
 
         Arrays are the token arrays (tokens, masks, log-probs, routing tables) and the tensors, images, arrays and long
@@ -59,12 +61,13 @@ class RunRetention(RunReader):
             keep_arrays_last: how many rollout ids of each kind keep their arrays.
             keep_rollouts_last: delete older rollouts entirely, except pinned ones and those that resuming needs. None:
                 delete none.
+            dry_run: delete nothing, and return how many rollouts would be pruned and deleted; ``freed_bytes`` is 0.
 
         Raises:
             ReadOnlyStoreError: the store was opened with ``read_only=True``.
             DatabaseError: the database failed; what was pruned before stays pruned.
         """
-        return prune(self._handle, self._pk, keep_arrays_last, keep_rollouts_last)
+        return prune(self._handle, self._pk, keep_arrays_last, keep_rollouts_last, dry_run)
 
     def pin(self, rollout_id: int, *, kind: Kind = "train", note: str | None = None) -> None:
         """Keep ``prune`` from touching a rollout: every attempt, also later ones. Again: change the note.

@@ -78,6 +78,9 @@ def test_backup_and_copy(command: Command, filled: str, tmp_path: Path) -> None:
 
 
 def test_prune(command: Command, filled: str) -> None:
+    done = command("db", "prune", "--keep-arrays-last", "1", "--vacuum", "--dry-run", "--format", "json")
+    assert done.exit_code == 0 and "given back" not in done.stderr
+    assert {row["run"]: row["n_pruned"] for row in json.loads(done.stdout)} == {"contract": 1, "empty": 0}
     done = command("db", "prune", "--keep-arrays-last", "1", "--vacuum", "--format", "json")
     assert done.exit_code == 0 and "given back" in done.stderr
     pruned = {row["run"]: (row["n_pruned"], row["n_deleted"]) for row in json.loads(done.stdout)}

@@ -37,6 +37,8 @@ def test_the_newest_rollouts_of_each_kind_keep_their_arrays(store_url: str) -> N
         for n in range(5):
             run.record_train(10 * n, small(n))
             run.record_eval(n, make_eval_output(seed=n))
+        planned = run.prune(keep_arrays_last=2, keep_rollouts_last=4, dry_run=True)
+        assert (planned.n_pruned, planned.n_deleted, planned.freed_bytes, len(whole(run))) == (4, 2, 0, 10)
         report = run.prune(keep_arrays_last=2)
         assert (report.n_pruned, report.n_deleted, report.n_pinned, report.n_needed) == (6, 0, 0, 0)
         assert report.freed_bytes > 0
