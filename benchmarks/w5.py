@@ -20,6 +20,7 @@ import numpy as np
 from sqlalchemy import text
 
 from slime_store import RolloutFnTrainOutput, Run, Sample, SampleStore
+from slime_store.dataframes import weight_versions_df
 from slime_store.repositories.aggregates import AggregateRepository
 
 PROMPTS, SAMPLES_PER_PROMPT, EPOCH = 128, 8, 12_800
@@ -119,9 +120,8 @@ def without_aggregates() -> Iterator[None]:
 def ask(run: Run) -> None:
     """Time each question: the first time, and the median of five more."""
     print(f"{'question':58} {'rows':>7} {'first s':>8} {'again s':>8}")
+    show("weight_versions_df", lambda: weight_versions_df(run))
     with run._handle.reading() as connection:
-        question = AggregateRepository(connection).by_weight_version
-        show("AggregateRepository.by_weight_version", lambda: question([run._pk]))
         for name, query in QUESTIONS.items():
             show(name, lambda: connection.execute(text(query)).all())  # noqa: B023
 

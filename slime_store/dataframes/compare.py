@@ -14,6 +14,7 @@ from slime_store.dataframes.declared.aggregates import EVAL_COMPARE, EVAL_COMPAR
 from slime_store.dataframes.evals import DEFAULT_THRESHOLD, check_confidence, check_threshold, eval_samples
 from slime_store.dataframes.groups import prompt_texts
 from slime_store.dataframes.statistics import Array, grouped, mean_interval
+from slime_store.errors import BlobCorruptError
 from slime_store.store.infos import attempt_number, rollout_number
 from slime_store.store.questions import Questions, asking
 from slime_store.store.reading import RunReader
@@ -63,6 +64,7 @@ def eval_compare_df(
     Raises:
         RolloutNotFoundError: the run has no such eval.
         ValueError: there is no such column.
+        BlobCorruptError: a prompt that ``columns`` asks for is damaged.
     """
     chosen = EVAL_COMPARE.choose(columns)
     names = {column.name for column in chosen}
@@ -173,8 +175,10 @@ def _pairs(
         found = [_prompts_of(run.name, questions, *which, threshold) for which in (before, after)]
         wanted = {key for each in found for _, key in each}
         digests = questions.prompts.digests(wanted)
-        texts = prompt_texts(questions, wanted) if prompts else {}
+        texts, bad = prompt_texts(questions, wanted) if prompts else ({}, {})
     ids = {key: digest[:8].hex() for key, digest in digests.items()}
+    for key, reason in bad.items():
+        raise BlobCorruptError(f"prompt {ids[key]}: {reason}")
     return found[0], found[1], ids, texts
 
 

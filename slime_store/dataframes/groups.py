@@ -20,7 +20,7 @@ from slime_store.dataframes.evals import (
     eval_samples,
 )
 from slime_store.dataframes.statistics import Array, Groups, grouped, pass_at_k
-from slime_store.dataframes.trouble import given
+from slime_store.dataframes.trouble import DAMAGE, given, undecoded
 from slime_store.mapping.shown import shown, shown_text
 from slime_store.store.questions import Questions, Source, asking
 from slime_store.types import SampleFilter
@@ -99,7 +99,7 @@ def prompts_df(
 
     Raises:
         ValueError: there is no such column.
-        BlobCorruptError: the filter has a condition on metadata, and a document is damaged (strict).
+        BlobCorruptError: a document that is read is damaged (strict): a prompt, or metadata that the filter asks for.
     """
     chosen = PROMPTS.choose(columns)
     names = {column.name for column in chosen}
@@ -110,14 +110,19 @@ def prompts_df(
         labels = table.labels().take(first)
         keys = samples.prompt[first]
         ids = _prompt_ids(questions, keys)
-        texts = _prompt_texts(questions, keys) if "prompt" in names else {}
+        texts, bad = prompt_texts(questions, _known(keys)) if "prompt" in names else ({}, {})
     values = _of_groups(samples, groups, first)
     values |= {"weight_version": labels, "prompt_id": ids, "prompt": [texts.get(key) for key in keys.tolist()]}
-    known = np.flatnonzero(keys >= 0)
+    problems = [
+        table.problem(row, "prompt", bad[key])
+        for row, key in zip(first.tolist(), keys.tolist(), strict=True)
+        if key in bad
+    ]
+    known = np.flatnonzero((keys >= 0) & ~np.isin(keys, list(bad)))
     appearance = {key: place for place, key in enumerate(dict.fromkeys(keys[known].tolist()))}
     order = np.array(sorted(known.tolist(), key=lambda row: (appearance[int(keys[row])], row)), np.int64)
     made = frame_of(chosen, values, groups.n_groups).take(order).reset_index(drop=True)
-    return given(made, table.problems, strict)
+    return given(made, [*table.problems, *problems], strict)
 
 
 def _of_groups(samples: EvalSamples, groups: Groups, first: Array) -> dict[str, Any]:
@@ -160,16 +165,16 @@ def _prompt_ids(questions: Questions, keys: Array) -> list[str | None]:
     return [digests[key][:8].hex() if key in digests else None for key in keys.tolist()]
 
 
-def _prompt_texts(questions: Questions, keys: Array) -> dict[int, str | None]:
-    return prompt_texts(questions, _known(keys))
-
-
-def prompt_texts(questions: Questions, keys: Collection[int]) -> dict[int, str | None]:
-    """Return prompts by key: text as it is, chat messages as JSON."""
-    return {
-        key: text if document is None else shown_text(shown(json.loads(document)))
-        for key, (text, document) in questions.prompts.get(keys).items()
-    }
+def prompt_texts(questions: Questions, keys: Collection[int]) -> tuple[dict[int, str | None], dict[int, str]]:
+    """Return prompts by key, text as it is, chat messages as JSON; and the reason for each that is damaged."""
+    texts: dict[int, str | None] = {}
+    bad: dict[int, str] = {}
+    for key, (text, document) in questions.prompts.get(keys).items():
+        try:
+            texts[key] = text if document is None else shown_text(shown(json.loads(document)))
+        except DAMAGE as error:
+            bad[key] = undecoded(error)
+    return texts, bad
 
 
 def _known(keys: Array) -> set[int]:

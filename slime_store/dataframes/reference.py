@@ -71,9 +71,10 @@ _WORDS = {
 }
 _TAIL = """
 Text is what databases can keep and search: U+2400 stands for NUL, U+FFFD for a lone surrogate. In JSON, tuples and sets
-are lists, NaN and infinities are the texts "nan", "inf" and "-inf", enum members are their value, and arrays, tensors
-and images are as they are stored (docs/design.md, "Exact documents"). `run.load_train` and `run.iter_samples` give
-exact values.
+are lists, NaN and infinities are the texts "nan", "inf" and "-inf", enum members are their value, and arrays, tensors,
+images and texts of more than 64 KiB inside are as they are stored (docs/design.md, "Exact documents"). Of a dict reward
+the first 256 entries of each dict, to a depth of 8, are columns and can be asked for by `reward_key`.
+`run.load_train` and `run.iter_samples` give exact values.
 
 The columns marked * are only there when `columns=` asks for them.
 """

@@ -13,8 +13,7 @@ import numpy as np
 from slime_store.dataframes.building import Problem, frame_of
 from slime_store.dataframes.columns import Column, Columns
 from slime_store.dataframes.declared.aggregates import METRICS_LONG, METRICS_WIDE, ROLLOUTS
-from slime_store.dataframes.trouble import given
-from slime_store.errors import StoreError
+from slime_store.dataframes.trouble import DAMAGE, given
 from slime_store.mapping.rewards import numeric_value
 from slime_store.mapping.shown import shown, shown_text
 from slime_store.repositories.questions.conditions import concerns_samples
@@ -24,7 +23,6 @@ from slime_store.store.questions import Questions, Source, asking
 from slime_store.types import SampleFilter
 
 _OF_HEAD = ("run", "kind", "rollout_id", "attempt", "session")
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, StoreError)
 
 Path = tuple[str, ...]
 
@@ -151,7 +149,7 @@ def _read_metrics(
             continue
         try:
             numbers[head.pk] = dict(_numbers(decode_inline(documents[head.pk])))
-        except _DAMAGE as error:
+        except DAMAGE as error:
             where = (head.run, head.kind, head.rollout_id, head.attempt, None)
             problems.append(Problem(*where, "metrics", f"{type(error).__name__}: {error}"))
     return numbers, problems
@@ -160,7 +158,7 @@ def _read_metrics(
 def _paths(document: str) -> list[Path]:
     try:
         return [path for path, _ in _numbers(decode_inline(document))]
-    except _DAMAGE:
+    except DAMAGE:
         return []
 
 

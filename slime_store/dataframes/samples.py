@@ -14,8 +14,7 @@ from slime_store.dataframes.columns import Column, Columns, Frame
 from slime_store.dataframes.declared.samples import EVAL, SAMPLES
 from slime_store.dataframes.source import only_eval, reward_field
 from slime_store.dataframes.table import SampleTable
-from slime_store.dataframes.trouble import given
-from slime_store.errors import BlobCorruptError
+from slime_store.dataframes.trouble import DAMAGE, given, undecoded
 from slime_store.mapping.rewards import from_columns
 from slime_store.mapping.shown import shown, shown_text
 from slime_store.mapping.text import searchable
@@ -27,7 +26,6 @@ _OF_ROLLOUT = ("run", "session", "kind", "rollout_id", "attempt")
 _RENAMED = {"index": "sample_index", "removed": "remove_sample"}
 _VERSIONS = {"weight_version": "last_weight_version_pk", "first_weight_version": "first_weight_version_pk"}
 _MISSING = object()
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, BlobCorruptError)
 
 
 @overload
@@ -196,9 +194,9 @@ def _made(make: Callable[..., str | None], rows: Iterator[Sequence[Any]]) -> tup
     for number, row in enumerate(rows):
         try:
             values.append(make(*row))
-        except _DAMAGE as error:
+        except DAMAGE as error:
             values.append(None)
-            failures[number] = f"a document does not decode: {type(error).__name__}: {error}"
+            failures[number] = undecoded(error)
     return values, failures
 
 

@@ -8,7 +8,15 @@ from typing import Any
 import pandas as pd
 
 from slime_store.dataframes.building import Problem
-from slime_store.errors import BlobCorruptError
+from slime_store.errors import BlobCorruptError, StoreError
+
+DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, StoreError)
+"""What reading a damaged document may raise."""
+
+
+def undecoded(error: BaseException) -> str:
+    """Return the reason that a problem gives for a damaged document."""
+    return f"a document does not decode: {type(error).__name__}: {error}"
 
 
 def given(frame: pd.DataFrame, problems: Sequence[Problem], strict: bool) -> Any:

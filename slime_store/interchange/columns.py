@@ -118,7 +118,6 @@ SAMPLE = (
 _ALL = {column.name: column for column in (*PLACE, *SAMPLE)}
 DECLARED = frozenset(column.attribute for column in SAMPLE if column.attribute) | {"rollout_id"}
 LIGHT = frozenset(column.attribute for column in SAMPLE if column.attribute and column.when == "always")
-LARGE = frozenset(column.attribute for column in SAMPLE if column.attribute and column.when == "when named")
 
 
 def choose(fields: Collection[str] | None, format: str) -> list[Column]:
@@ -145,7 +144,7 @@ def choose(fields: Collection[str] | None, format: str) -> list[Column]:
 
 
 def attributes_of(columns: Collection[Column]) -> frozenset[str] | None:
-    """Return the attributes of samples to read for these columns; None: all but ``LARGE``."""
+    """Return the attributes of samples to read for these columns; None: all but ``SKIPPED``."""
     if any(column.attribute is None for column in columns):
         return None
     return frozenset(column.attribute for column in columns if column.attribute)
@@ -169,3 +168,9 @@ def _named(name: str) -> Column:
 def is_array(column: Column) -> bool:
     """Return whether a column holds one entry for each token."""
     return column.type in ("list<int32>", "list<float64>", "list<list<list<int32>>>")
+
+
+SKIPPED = frozenset(
+    column.attribute for column in SAMPLE if column.attribute and (column.when == "when named" or is_array(column))
+)
+"""Attributes that are not read for the column ``extra``: large ones and arrays, unless they have columns themselves."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from slime_store.errors import ExportError
-from slime_store.interchange.columns import LARGE, Column, attributes_of, choose, is_array
+from slime_store.interchange.columns import SKIPPED, Column, attributes_of, choose, is_array
 from slime_store.interchange.files import TEMPLATE, is_folder, path_of, whole_file
 from slime_store.interchange.parquet import ParquetWriter, import_pyarrow
 from slime_store.interchange.rows import RowMaker
@@ -82,7 +82,7 @@ def export_samples(
         source,
         where,
         fields=attributes_of(columns),
-        without=LARGE - {column.attribute for column in columns},
+        without=SKIPPED - {column.attribute for column in columns},
         batch_size=_PAGE_WITH_ARRAYS if any(map(is_array, columns)) else _PAGE,
         sample_type=Sample,
     )

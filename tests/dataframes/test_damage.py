@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import make_url
 
 from slime_store import RolloutFnTrainOutput, Sample, SampleFilter
-from slime_store.dataframes import metrics_df, rollouts_df, samples_df, weight_versions_df
+from slime_store.dataframes import eval_compare_df, metrics_df, prompts_df, rollouts_df, samples_df, weight_versions_df
 from slime_store.errors import BlobCorruptError
 from slime_store.testing.contract.opening import opened, run_of
 
@@ -67,3 +67,27 @@ def test_damaged_metrics_are_a_problem_of_their_rollout(run: Any) -> None:
         frame, problems = question(run, strict=False)
         assert (list(frame["metrics.loss"]), [each.rollout_id for each in problems]) == ([1.0], [1])
     assert len(rollouts_df(run)) == 2
+
+
+def test_a_damaged_prompt_is_a_problem_like_any_other(sqlite_url: str) -> None:
+    chat = [{"role": "user", "content": "2 + 3 ="}]
+    with run_of(sqlite_url) as run:
+        samples = [Sample(prompt=prompt, reward=1.0) for prompt in ("plain", chat)]
+        run.record_train(0, RolloutFnTrainOutput([samples]))
+        run.record_eval(0, {"sums": {"samples": samples}})
+    with closing(sqlite3.connect(Path(str(make_url(sqlite_url).database)))) as connection:
+        connection.execute("UPDATE prompts SET document = '{' WHERE document IS NOT NULL")
+        connection.commit()
+    with opened(sqlite_url, read_only=True) as store:
+        run = store.run("contract", create=False)
+        frame, problems = prompts_df(run, columns=["kind", "prompt"], strict=False)
+        assert frame.values.tolist() == [["train", "plain"], ["eval", "plain"]]
+        assert [(each.kind, each.position, each.column) for each in problems] == [
+            ("train", 1, "prompt"),
+            ("eval", 1, "prompt"),
+        ]
+        with pytest.raises(BlobCorruptError, match="sample 1: prompt: a document does not decode"):
+            prompts_df(run, columns=["prompt"])
+        with pytest.raises(BlobCorruptError, match=r"prompt [0-9a-f]{16}: a document does not decode"):
+            eval_compare_df(run, 0, 0, columns=["prompt"])
+        assert len(prompts_df(run)) == 4 and len(eval_compare_df(run, 0, 0)) == 2

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from slime_store import RolloutFnTrainOutput, Sample, SampleFilter
-from slime_store.errors import ExportError, MissingPackageError
+from slime_store.errors import ArraysPrunedError, ExportError, MissingPackageError
 from slime_store.interchange import export_samples
 from slime_store.interchange import parquet as parquet_module
 from slime_store.interchange.columns import PLACE, SAMPLE
@@ -288,3 +288,17 @@ def test_l5_no_cell_of_safe_csv_is_a_formula_whatever_its_column_is_called(sqlit
         safe = text if text == "plain" else "'" + text
         assert [row[name] for name in ("label", "response", "metadata.k", "extra.note")] == [safe] * 4
         assert row["reward"] == "-1.0"
+
+
+def test_csv_of_a_run_without_its_arrays_needs_none(store_url: str) -> None:
+    samples = [make_sample(i, group_index=0, note=f"n{i}") for i in range(2)]
+    with run_of(store_url) as run:
+        for rollout_id in range(2):
+            run.record_train(rollout_id, RolloutFnTrainOutput([samples]))
+        run.prune(keep_arrays_last=1)
+        stream = io.BytesIO()
+        (done,) = export_samples(run, stream, format="csv")
+        with pytest.raises(ArraysPrunedError):
+            export_samples(run, io.BytesIO(), format="jsonl")
+    extra = [row["extra"] for row in csv.DictReader(io.StringIO(stream.getvalue().decode(), newline=""))]
+    assert done.n_rows == 4 and [json.loads(each)["note"] for each in extra] == ["n0", "n1"] * 2

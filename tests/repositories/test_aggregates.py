@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slime_store import RolloutFnEvalOutput, RolloutFnTrainOutput, Run, Sample
+from slime_store import RolloutFnEvalOutput, RolloutFnTrainOutput, Run, Sample, SampleFilter
+from slime_store.dataframes import weight_versions_df
 from slime_store.mapping.aggregates import ATTRIBUTIONS
-from slime_store.repositories.aggregates import AggregateRepository, WeightVersionSummary
+from slime_store.store.questions import asking
 from slime_store.testing.contract.opening import run_of
 from tests.repositories.direct import COLUMNS, VIEW, Answer, by_weight_version, same, told_version
 from tests.services.tables import counts, rows, value
@@ -22,9 +25,13 @@ NUMBERS = count()
 PER_EXAMPLE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-def summaries(run: Run, **which: Any) -> list[WeightVersionSummary]:
-    with run._handle.reading() as connection:
-        return AggregateRepository(connection).by_weight_version([run._pk], **which)
+def summaries(run: Run, attribution: Any = "last", **where: Any) -> list[Any]:
+    """Rows of the data frame, which reads the aggregates; what is missing is None."""
+    frame = weight_versions_df(run, SampleFilter(**where), attribute=attribution)
+    return [
+        SimpleNamespace(**{name: None if pd.isna(item) else item for name, item in row.items()})
+        for row in frame.to_dict("records")
+    ]
 
 
 def merged(run: Run, **which: Any) -> Answer:
@@ -132,9 +139,9 @@ def test_versions_of_two_sessions_are_apart_and_in_order_of_first_use(store_url:
     with run_of(store_url) as run:
         found = [(s.session, s.weight_version, s.ordinal, s.first_rollout_id) for s in summaries(run)]
         only = [s.n_samples for s in summaries(run, rollout_ids=range(11, 21))]
-        assert summaries(run, rollout_ids=[]) == summaries(run, kinds=["eval"]) == []
-    one = [(1, "10", 1, 10), (1, "9", 2, 11), (1, None, None, 10)]
-    assert found == [*one, (2, "10", 3, 20), (2, "9", 4, 21), (2, None, None, 20)]
+        assert summaries(run, rollout_ids=[]) == summaries(run, kind="eval") == []
+    known = [(1, "10", 1, 10), (1, "9", 2, 11), (2, "10", 3, 20), (2, "9", 4, 21)]
+    assert found == [*known, (1, None, None, 10), (2, None, None, 20)]
     assert only == [1, 1, 1, 1]
 
 
@@ -154,9 +161,9 @@ def test_what_single_rollouts_come_to_can_be_asked_for(store_url: str) -> None:
         for rollout_id in range(3):
             samples = [Sample(reward=float(i), weight_versions=["1"] * (i > 0)) for i in range(rollout_id)]
             run.record_train(rollout_id, [samples])
-        with run._handle.reading() as connection:
-            pks = [pk for (pk,) in rows(store_url, "SELECT id FROM rollouts ORDER BY id")]
-            sums = [tuple(each) for each in AggregateRepository(connection).sums(pks, "each")]
+        pks = [pk for (pk,) in rows(store_url, "SELECT id FROM rollouts ORDER BY id")]
+        with asking(run, None) as questions:
+            sums = [tuple(each) for each in questions.versions.sums(pks, "each")]
     one, two = (pks[1], None, 1, 1, 0, 0, 0.0, 0.0, 0.0, 0.0), (pks[2], None, 1, 1, 0, 0, 0.0, 0.0, 0.0, 0.0)
     version = value(store_url, "SELECT id FROM weight_versions")
     assert [each[:10] for each in sums] == [one, two, (pks[2], version, 1, 1, 0, 0, 1.0, 0.0, 1.0, 1.0)]
