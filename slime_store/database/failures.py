@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import resource
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
@@ -22,7 +25,7 @@ from slime_store.errors import (
     StoreNotFoundError,
 )
 
-_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NEARLY_FULL_BYTES = 1 << 20
 
 # By text: Python 3.10 has no SQLite error codes, and these words have not changed since SQLite 3.0.
@@ -77,7 +80,7 @@ def translate(error: BaseException, config: StoreConfig) -> StoreError:
     """Return our error for one of a driver's."""
     reason = _reason(error, config)
     kind = _kind(error)
-    if kind == "io":  # SQLite reports a full disk so when it cannot extend its shared memory
+    if kind == "io":  # SQLite reports so that it cannot extend its shared memory, or that a file has reached a limit
         kind = "full" if _nearly_full(config) else "other"
     if kind == "missing" and config.path is not None and not config.path.exists():
         return StoreNotFoundError(config.display_url)
@@ -117,7 +120,19 @@ def _nearly_full(config: StoreConfig) -> bool:
         status = os.statvfs(config.path.parent)
     except OSError:
         return False
-    return status.f_bavail * status.f_frsize < _NEARLY_FULL_BYTES
+    return status.f_bavail * status.f_frsize < _NEARLY_FULL_BYTES or _near_a_limit(config.path)
+
+
+def _near_a_limit(path: Path) -> bool:
+    """Tell whether this process may make files (``ulimit -f``) not much larger than those of the store are."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return False
+    sizes = [0]
+    for suffix in ("", "-wal", "-journal"):
+        with contextlib.suppress(OSError):
+            sizes.append(os.path.getsize(f"{path}{suffix}"))
+    return max(sizes) + _NEARLY_FULL_BYTES > limit
 
 
 def _is_operational(error: BaseException) -> bool:

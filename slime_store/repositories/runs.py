@@ -53,9 +53,21 @@ class RunRepository:
         """Delete a run whose rollouts are gone, with its sessions and weight versions."""
         self._connection.execute(delete(RunRow).where(RunRow.id == pk))
 
-    def lock(self, pk: int) -> None:
-        """Let no other writer of this run in until the transaction ends (SQLite has one writer anyway)."""
-        self._connection.execute(select(RunRow.id).where(RunRow.id == pk).with_for_update())
+    def lock(self, pk: int) -> int | None:
+        """Let no other writer of this run in until the transaction ends (SQLite has one writer anyway).
+
+        Returns:
+            The key of the run's newest session; no statement of its own.
+        """
+        newest = select(func.max(SessionRow.id)).where(SessionRow.run_pk == pk).scalar_subquery()
+        query = select(RunRow.id, newest).where(RunRow.id == pk).with_for_update(of=RunRow)
+        row = self._connection.execute(query).first()
+        return None if row is None else row[1]
+
+    def session(self, pk: int) -> Any:
+        """Return who a session is: its ordinal, host, pid and when it started."""
+        columns = SessionRow.ordinal, SessionRow.host, SessionRow.pid, SessionRow.started_at
+        return self._connection.execute(select(*columns).where(SessionRow.id == pk)).one()
 
     def get(self, name: str) -> StoredRun:
         """Return a run.

@@ -203,6 +203,7 @@ class _Recording:
         self._connection = connection
         self._request = request
         self._session_pk = session_pk
+        self._sessions = handle.sessions
         self._blobs = handle.blobs(connection)
         self._rollouts = RolloutRepository(connection, request.run_pk)
 
@@ -210,7 +211,9 @@ class _Recording:
         request = self._request
         deletes = request.on_conflict == "replace" or request.clear_journal is not None
         lock_shared_content(self._connection, exclusive=deletes)
-        RunRepository(self._connection).lock(request.run_pk)
+        newest = RunRepository(self._connection).lock(request.run_pk)
+        if newest is not None:
+            self._sessions.look_for_others(self._connection, request.run, request.run_pk, self._session_pk, newest)
         imports = ImportRepository(self._connection, request.run_pk)
         if request.origin is not None:
             known = imports.find(request.origin.digest, rollout.kind, request.rollout_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import socket
@@ -16,6 +17,8 @@ from sqlalchemy import Connection
 from slime_store.codecs.documents.plain import plain_json
 from slime_store.database import tell_after_fork
 from slime_store.repositories.runs import RunRepository
+
+_log = logging.getLogger("slime_store")
 
 _FRAMEWORKS = ("slime", "miles", "torch", "sglang")
 
@@ -57,6 +60,24 @@ class Sessions:
                 _registry.keys[known] = key
             return _registry.keys[known]
 
+    def look_for_others(self, connection: Connection, run: str, run_pk: int, session_pk: int, newest: int) -> None:
+        """Warn, once for each other session, that a session has begun after this process's, which goes on recording.
+
+        So two processes write to the run at once: two trainings under one name, perhaps. Nothing is lost by that.
+        """
+        known = (os.getpid(), self._store, run_pk)
+        if newest == session_pk or (*known, newest) in _registry.warned or _registry.keys.get(known) != session_pk:
+            return
+        _registry.warned.add((*known, newest))
+        runs = RunRepository(connection)
+        own, other = runs.session(session_pk), runs.session(newest)
+        _log.warning(
+            "run %r is written by two processes at once: by this one, session %d, and by session %d (process %d on %s, "
+            "since %s). What both record is kept, each rollout under its own session and attempt; "
+            "if these are two trainings, give each its own run",
+            *(run, own.ordinal, other.ordinal, other.pid, other.host, other.started_at.isoformat(" ", "seconds")),
+        )
+
     def end_run(self, run_pk: int) -> None:
         """End this process's session in a run that was deleted."""
         with _registry.lock:
@@ -74,6 +95,7 @@ class _Registry:
 
     def __init__(self) -> None:
         self.keys: dict[tuple[int, str, int], int] = {}
+        self.warned: set[tuple[int, str, int, int]] = set()
         self.lock = threading.Lock()
         tell_after_fork(self)
 
