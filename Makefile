@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | bench-full | revision MESSAGE="..." | schema-page | clean
+# make demo | test | test-slow | lint | bench | bench-full | revision MESSAGE="..." | schema-page | clean
 # Each makes .venv by itself when it is missing. PYTHON chooses the interpreter, e.g. `make test PYTHON=python3.12`.
 
 PYTHON ?= python3
@@ -6,13 +6,18 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2
 
-.PHONY: demo test lint bench bench-full revision schema-page clean
+.PHONY: demo test test-slow lint bench bench-full revision schema-page clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/tiny_grpo.py
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# The whole long versions, hours on a small machine: 500 kills a database, every step, thousands of flipped bits. The soak
+# takes SLIME_STORE_SOAK_SECONDS (120) a database; HYPOTHESIS_PROFILE=thorough makes the fuzzing longer.
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m slow -rA $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -33,13 +33,13 @@ class Steps:
 
     def __init__(self, at: int | None = None, do: Callable[[], Any] = die) -> None:
         self.names: list[str] = []
-        self._at, self._do = at, do
+        self._at, self.do = at, do
 
     def step(self, name: str) -> None:
         """Be at the next step."""
         self.names.append(name)
         if len(self.names) - 1 == self._at:
-            self._do()
+            self.do()
 
     def arm(self, store: SampleStore) -> None:
         """Count from now on, in this process and for this store."""

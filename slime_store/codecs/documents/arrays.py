@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from slime_store.codecs.documents.encoder import DocumentEncoder
 
 _ARRAY_TYPES = (np.ndarray, np.memmap)
+
+
+_OTHER_DTYPE = re.compile(r"[<>|=]?([mM]8(\[\d{0,9}[A-Za-z]{1,9}\])?|[SUV]\d{1,9}|O)", re.ASCII)
+"""Dtypes as ``_encode_dtype`` writes them by their ``str``."""
 
 
 def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
@@ -82,7 +87,11 @@ def _encode_dtype(dtype: np.dtype[Any], encoder: DocumentEncoder) -> Any:
 
 def _decode_dtype(body: Any) -> np.dtype[Any]:
     if isinstance(body, str):
-        return DTYPES[body] if body in DTYPES else np.dtype(body)
+        if body in DTYPES:
+            return DTYPES[body]
+        if not _OTHER_DTYPE.fullmatch(body):  # numpy has a little language for dtypes, and a parser for it
+            raise BlobCorruptError(f"{body[:40]!r} is not the name of a dtype")
+        return np.dtype(body)
     if isinstance(body, list):
         swapped: np.dtype[Any] = DTYPES[body[0]].newbyteorder("S")
         return swapped
