@@ -52,6 +52,9 @@ _SQLSTATE_KINDS = {
     "57P05": "connection",  # idle_session_timeout
 }
 
+_NO_TIME = ("Invalid isoformat string", "Couldn't parse datetime")
+"""How SQLAlchemy and Python say that SQLite has no time where one must be."""
+
 _CLASSES: dict[str, type[DatabaseError]] = {
     "busy": StoreBusyError,
     "full": StoreFullError,
@@ -70,7 +73,11 @@ def translated(config: StoreConfig) -> Iterator[None]:
         raise translate(error, config) from error
     except OSError as error:  # a side file of the same record
         raise translate_os_error(error, config) from error
+    except UnicodeDecodeError as error:  # damaged text, also of SQLite's own messages about a damaged schema
+        raise DamagedStoreError(config.display_url, f"text that is no UTF-8 ({error.reason})") from error
     except Exception as error:
+        if isinstance(error, ValueError) and str(error).startswith(_NO_TIME):
+            raise DamagedStoreError(config.display_url, "a time that is none") from error
         if not config.is_sqlite and _is_psycopg(error):
             raise translate(error, config) from error
         raise

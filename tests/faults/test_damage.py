@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +95,8 @@ def look_at(path: Path, whole: Whole) -> str:
 
 def _flipped(content: bytes, rng: random.Random, page: int) -> bytes:
     made = bytearray(content)
-    made[page * PAGE_BYTES + rng.randrange(PAGE_BYTES)] ^= 1 << rng.randrange(8)
+    used = [at for at in range(page * PAGE_BYTES, (page + 1) * PAGE_BYTES) if content[at]]  # not where nothing is
+    made[rng.choice(used or [page * PAGE_BYTES])] ^= 1 << rng.randrange(8)
     return bytes(made)
 
 
@@ -110,6 +113,30 @@ def test_h10_a_flipped_bit_in_any_page_is_no_crash_and_harms_no_other_rollout(
     print(f"{len(seen)} flipped bits in {n_pages} pages: {counted}")
     assert counted.get("reported", 0) > 0
     assert counted.get("unseen", 0) <= len(seen) // 4
+
+
+SPOILT = {
+    "a time": "UPDATE rollouts SET finished_at = replace(finished_at, ':', '/')",
+    "a text": ("UPDATE sample_texts SET response = CAST(X'bdff' AS TEXT) WHERE position = 0"),
+    "a number": ("UPDATE rollouts SET n_samples = 'x' WHERE rollout_id = 1"),
+}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_h10_a_value_that_has_become_another_is_a_typed_error_and_reported(
+    whole: Whole, tmp_path: Path, what: str
+) -> None:
+    path = whole.damaged(tmp_path / "runs.db", whole.bytes)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(SPOILT[what])
+        connection.commit()
+    assert look_at(path, whole) == "reported"
+
+
+def test_h10_a_schema_that_is_no_text_any_more_is_refused(whole: Whole, tmp_path: Path) -> None:
+    content = whole.bytes.replace(b"CREATE VIEW", b"CREATE V\xbdEW")
+    assert content != whole.bytes
+    assert look_at(whole.damaged(tmp_path / "runs.db", content), whole) == "refused"
 
 
 @pytest.mark.parametrize("read_only", [False, True])

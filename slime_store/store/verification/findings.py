@@ -20,7 +20,12 @@ from slime_store.types.reports import Problem, VerifyReport
 MAX_OF_A_CODE = 1000
 """Problems of one code that are listed; of a store without its side files there could be millions."""
 
-_UNREADABLE = ("UTF-8", "I/O error")  # words of SQLite's errors that mean damage, beside those that say so
+_UNREADABLE = (
+    "UTF-8",
+    "I/O error",
+    "no such column",
+    "no such table",
+)  # words of SQLite's errors that mean damage, beside those that say so
 _MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, AssertionError)
 
 DAMAGE_CODES = frozenset({"page_damaged", "reference_dangling", "schema_differs", "unreadable", "rows_disagree"})

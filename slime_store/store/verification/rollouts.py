@@ -17,6 +17,8 @@ from slime_store.store.verification.stored import RolloutCheck
 from slime_store.store.verification.totals import check_totals
 from slime_store.store.verification.writings import check_writings
 
+_LOOKS = (check_scalars, check_writings, check_packs, check_references, check_totals, check_aggregates)
+
 
 class RolloutChecks:
     """Checks all rollouts of a store.
@@ -62,12 +64,9 @@ class RolloutChecks:
                 return  # deleted meanwhile
             check.row = row
         if check.row is not None:
-            check_scalars(check)
-            check_writings(check)
-            check_packs(check)
-            check_references(check)
-            check_totals(check)
-            check_aggregates(check)
+            for look in _LOOKS:
+                with check.findings.noting("its rows", place):  # a number may have become anything
+                    look(check)
         self._findings.counts.update(check.findings.counts)
         if check.findings.problems and self._is_as_it_was(check):
             self._findings.needed |= check.findings.needed
