@@ -35,6 +35,7 @@ def test_a_run_is_a_table_a_json_file_and_a_chart(tmp_path: Path, capsys: pytest
     assert "| torch.save + fsync" in capsys.readouterr().out
 
 
+@pytest.mark.slow  # starts the command line and the package several times
 def test_budgets_are_checked_and_fail_a_run_only_when_asked_to(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,7 +112,7 @@ def test_a_missing_driver_is_named_with_the_way_to_get_it(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingPackageError, match=r"psycopg.*pip install slime-store\[postgres\]") as caught:
+    with pytest.raises(MissingPackageError, match=r"psycopg.*pip install 'slime-store\[postgres\]'") as caught:
         make_engine("postgresql://host/db")
     assert isinstance(caught.value, ImportError)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)

@@ -100,7 +100,8 @@ def test_killed_while_the_journal_writes_it_generates_that_group_again(tmp_path:
     assert training.digest == control.digest
 
 
-@pytest.mark.parametrize("name", _params(["twice in the same rollout", "between rollouts", "in the last rollout"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["twice in the same rollout", "between rollouts", "in the last rollout"])
 def test_without_a_store_the_same_kills_cost_more(name: str, tmp_path: Path, control: Training) -> None:
     with_store, without = Training(tmp_path / "with"), Training(tmp_path / "without", store=False)
     for kill in MOMENTS[name]:

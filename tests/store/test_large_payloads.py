@@ -15,7 +15,7 @@ from slime_store.blobs import BlobDirectory
 from slime_store.errors import UnsupportedValueError
 from slime_store.mapping import batch_tensors, limits
 from slime_store.repositories.blobs import BlobRepository
-from slime_store.store import Run, loading, payloads
+from slime_store.store import Run, loading, payloads, walking
 from slime_store.testing import assert_same, make_sample
 from slime_store.testing.contract.opening import opened
 from tests.store.test_statement_counts import statements
@@ -61,7 +61,7 @@ def test_large_packs_cost_no_statement_each(store_url: str) -> None:
 
 
 def test_a_walk_holds_a_few_large_samples_at_a_time(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "_PAGE_BYTES", N_BYTES)
+    monkeypatch.setattr(walking, "_PAGE_BYTES", N_BYTES)
     with opened(sqlite_url) as store:
         run = store.run("large")
         run.record_train(0, rollout(8))
