@@ -118,7 +118,8 @@ def _to_ints(array: Array) -> list[int]:
         return list(array.tobytes())
     if array.size < _SHARED_FROM or int(array.min()) < 0 or int(array.max()) >= _SHARED_INTS:
         return array.tolist()  # type: ignore[no-any-return]
-    return _shared_ints().take(array, mode="clip").tolist()  # type: ignore[no-any-return]
+    indices = array.astype(np.int64) if array.dtype == np.uint64 else array  # NumPy 1 takes no uint64 for an index
+    return _shared_ints().take(indices, mode="clip").tolist()  # type: ignore[no-any-return]
 
 
 @cache
