@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,9 +23,9 @@ class Store(System):
         self._size = self._store.stats().size_bytes
 
     @staticmethod
+    @abstractmethod
     def url(place: Place) -> str | Path:
         """Return the store's address."""
-        raise NotImplementedError
 
     def record(self, number: int, output: RolloutFnTrainOutput) -> float | None:
         if not self.background:

@@ -72,6 +72,8 @@ def missing(root: Path = _ROOT) -> list[tuple[str, str]]:
     ]
     if find_spec("duckdb") is None or not _has_sqlite_extension():
         found.append(("What docs/sql.md says of DuckDB", "install duckdb and its sqlite extension: INSTALL sqlite"))
+    if shutil.which("sqlite3") is None:
+        found.append(("What docs/sql.md says of the sqlite3 shell", "apt-get install sqlite3"))
     if shutil.which("datasette") is None:
         found.append(("What docs/sql.md says of Datasette", "pip install datasette"))
     if not gsm8k_path(root).exists():
