@@ -17,11 +17,12 @@ from PIL import Image
 from sqlalchemy import MetaData, create_engine, event, func, make_url, select, text
 from sqlalchemy.pool import Pool
 
-from slime_store import RolloutFnTrainOutput, Sample, SampleFilter, SampleStore
+from slime_store import Sample, SampleFilter, SampleStore
 from slime_store.errors import ForeignDatabaseError, NewerSchemaError, RolloutNotFoundError
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.testing import assert_same, make_eval_output, make_sample, make_train_output
 from slime_store.testing.contract.opening import loaded_train, opened, run_of
+from tests.services.filling import rich_train
 
 MLFLOW = """
 CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
@@ -143,26 +144,11 @@ def _side_files(url: str) -> list[Path]:
     return sorted(path for path in Path(f"{make_url(url).database}-blobs").rglob("*") if path.is_file())
 
 
-def _rich(seed: int) -> RolloutFnTrainOutput:
-    """A rollout with a row in every table: prompts, rewards by key, images, tensors, side files, segments."""
-    rng = np.random.default_rng(seed)
-    output = make_train_output(3, 2, seed=seed)
-    shared = Image.frombytes("RGB", (700, 700), np.random.default_rng(0).bytes(1_470_000))
-    for group in output.samples:
-        group[0].reward = {"task": 1.0, "deep": {"x": 0.5}}
-        group[0].multimodal_inputs = {"images": [shared, Image.frombytes("L", (50, 50), rng.bytes(2500))]}
-        group[0].tool_calls = 3
-    output.samples[0][0].rollout_routed_experts = rng.integers(0, 256, (5000, 50, 4), dtype=np.uint8)
-    output.samples[1][1].prompt = [{"role": "user", "content": [{"image": shared}, "asked by one only"]}]
-    output.samples.append([[make_sample(90, rollout_id=1), make_sample(90, rollout_id=1)]])
-    return output
-
-
 def _fill(store: SampleStore) -> None:
     run = store.run("contract")
-    run.record_train(0, _rich(0), state={"buffer": [[make_sample(7)]], "noise": bytes(3000)})
-    run.record_train(0, _rich(1))
-    run.record_train(1, _rich(2))
+    run.record_train(0, rich_train(0), state={"buffer": [[make_sample(7)]], "noise": bytes(3000)})
+    run.record_train(0, rich_train(1))
+    run.record_train(1, rich_train(2))
     run.record_eval(0, make_eval_output(), weight_version="3", state={"cursor": 1})
 
 
@@ -179,7 +165,7 @@ def test_k6_deleting_every_rollout_leaves_no_row_and_no_file(store_url: str) -> 
         _fill(store)
         run = store.run("contract")
         assert run.delete_rollout(0) == 2
-        assert_same(run.load_train(1), _rich(2))  # which shares images and prompts with it
+        assert_same(run.load_train(1), rich_train(2))  # which shares images and prompts with it
         assert run.delete_rollout(1) == 1
         assert run.delete_rollout(0, kind="eval") == 1
         assert run.rollouts(attempts=True) == []
@@ -191,20 +177,20 @@ def test_k6_deleting_every_rollout_leaves_no_row_and_no_file(store_url: str) -> 
 def test_k6_what_goes_leaves_exactly_what_stays(store_url: str, tmp_path: Path, how: str) -> None:
     with opened(store_url) as store:
         run = store.run("contract")
-        run.record_train(0, _rich(1))
+        run.record_train(0, rich_train(1))
         if how == "replaced":
-            run.record_train(0, _rich(0), on_conflict="replace")
+            run.record_train(0, rich_train(0), on_conflict="replace")
         else:
-            run.record_train(0, _rich(0))
+            run.record_train(0, rich_train(0))
             run.delete_rollout(0, attempt=1)
-        assert_same(run.load_train(0), _rich(0))
+        assert_same(run.load_train(0), rich_train(0))
         after = store.stats()
     if store_url.startswith("sqlite"):
         alone = f"sqlite:///{tmp_path / 'alone.db'}"
     else:
         alone = make_url(store_url).update_query_dict({"schema": "alone"}).render_as_string(hide_password=False)
     with opened(alone) as store:
-        store.run("contract").record_train(0, _rich(0))
+        store.run("contract").record_train(0, rich_train(0))
         expected = store.stats()
     assert (after.n_blobs, after.blob_bytes, after.n_prompts) == (
         expected.n_blobs,
