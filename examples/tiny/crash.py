@@ -41,24 +41,32 @@ class Executioner:
     def __init__(self, args: Args, store: SampleStore, run: str) -> None:
         self._args, self._store, self._run = args, store, run
 
-    def says_now(self, event: Event, tally: Tally) -> bool:
-        """Whether rollouts enough are complete behind the last checkpoint, and groups enough are in the journal."""
-        batch, interval = self._args.rollout_batch_size, self._args.save_interval
-        enough = 3 * interval // 5
-        if (
-            event.kind != "group finished"
-            or tally.rollout_id < 2 * self._args.num_rollout // 5
-            or tally.rollout_id % interval < enough  # by what training says; the store is not asked all the time
-            or not 3 * batch // 8 <= tally.n_finished < batch
-        ):
-            return False
-        point = self._look()
+    def is_near(self, event: Event, tally: Tally) -> bool:
+        """Whether it may be time, by what training says: then hold the process, and ask ``says_now``."""
+        interval = self._args.save_interval
+        return (
+            event.kind == "group finished"
+            and tally.rollout_id >= 2 * self._args.num_rollout // 5
+            and tally.rollout_id % interval >= self._enough
+            and 3 * self._args.rollout_batch_size // 8 <= tally.n_finished < self._args.rollout_batch_size
+        )
+
+    def says_now(self, tally: Tally) -> bool:
+        """Whether rollouts enough are complete behind the last checkpoint, and some of the groups are in the journal.
+
+        The process stands still: what the store holds now is what a kill leaves behind.
+        """
+        batch, point = self._args.rollout_batch_size, self._look()
         return (
             point.checkpoint_rollout_id >= 0
-            and len(point.complete) >= enough
+            and len(point.complete) >= self._enough
             and point.next_rollout_id == tally.rollout_id
-            and len(point.journalled_groups) >= batch // 4
+            and batch // 4 <= len(point.journalled_groups) < batch
         )
+
+    @property
+    def _enough(self) -> int:
+        return 3 * self._args.save_interval // 5
 
     def inspect(self, pid: int) -> CrashSite:
         """Return what is left behind."""

@@ -98,15 +98,19 @@ class Experiment:
                         self._assert_ended_well(speaker)
                     elif speaker is process:
                         self._note(event)
-                        if not self._is_crashed and executioner.says_now(event, outcome.tally):
-                            del running[process.connection]
-                            process = self._crash(process, executioner)
-                            running[process.connection] = process
+                        if self._is_crashed or not executioner.is_near(event, outcome.tally):
+                            continue
+                        process.hold()
+                        if not executioner.says_now(outcome.tally):
+                            process.let_go()
+                            continue
+                        del running[process.connection]
+                        process = self._crash(process, executioner)
+                        running[process.connection] = process
         return outcome
 
     @property
     def _is_crashed(self) -> bool:
-        """A kill that missed its rollout, because this process was slow to see it, does not count."""
         return any(site.is_inside_a_rollout for site in self.outcome.crashes)
 
     def _crash(self, process: TrainingProcess, executioner: Executioner) -> TrainingProcess:

@@ -60,6 +60,14 @@ class TrainingProcess:
         while (event := self.next_event()) is not None:
             yield event
 
+    def hold(self) -> None:
+        """Let it stand still, so that what it has done can be looked at."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def let_go(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def kill(self) -> None:
         """End it as the out-of-memory killer would: by SIGKILL, with no chance to say or save anything more."""
         os.kill(self.pid, signal.SIGKILL)
