@@ -10,6 +10,11 @@ import numpy as np
 from slime_store.codecs import frames
 from slime_store.codecs.base import Array, Codec, element_count, little_endian, native_endian
 
+_WORDS = {2: np.uint16, 4: np.uint32}
+_WORTH_WORDS = 1 << 14
+_CHUNK = 1 << 16
+"""Elements joined at a time: what lies between stays in the cache."""
+
 
 @dataclass(frozen=True)
 class ZstdCodec(Codec):
@@ -28,7 +33,8 @@ class ZstdCodec(Codec):
         if width == 1:
             return frames.compress(plain)
         # Transposed copies are the fastest shuffle in numpy, 2.5 to 3.6 GB/s ...
-        return frames.compress(np.ascontiguousarray(plain.reshape(-1).view(np.uint8).reshape(-1, width).T))
+        planes = np.ascontiguousarray(plain.reshape(-1).view(np.uint8).reshape(-1, width).T)
+        return frames.compress(planes, repeats=plain.dtype.kind != "f")
 
     def decode(self, data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         """Return the array; BlobCorruptError for damaged bytes or another size."""
@@ -42,7 +48,26 @@ class ZstdCodec(Codec):
         if width == 1:
             array: Array = content.view(dtype)
             return array.reshape(shape)
+        planes = content.reshape(width, count)
+        if width in _WORDS and count >= _WORTH_WORDS:  # ... and joining planes in words is the fastest way back, ...
+            words = np.empty(count, _WORDS[width])
+            for start in range(0, count, _CHUNK):
+                words[start : start + _CHUNK] = _joined(planes[:, start : start + _CHUNK])
+            return words.view(dtype).reshape(shape)
         elements = np.empty((count, width), np.uint8)
-        for i, plane in enumerate(content.reshape(width, count)):
-            elements[:, i] = plane  # ... and writing planes is 1.3 to 6 times faster than the way back by .T
+        for i, plane in enumerate(planes):
+            elements[:, i] = plane  # ... then writing plane by plane; the way back by .T is up to 6 times slower
         return native_endian(elements.reshape(-1).view(dtype.newbyteorder("<")).reshape(shape))
+
+
+def _joined(planes: Array) -> Array:
+    """Return words of 2 or 4 bytes, in this machine's byte order, from rows of their bytes, the lowest first."""
+    n_bytes = len(planes)
+    if n_bytes == 1:
+        row: Array = planes[0]
+        return row
+    low, high = _joined(planes[: n_bytes // 2]), _joined(planes[n_bytes // 2 :])
+    words: Array = high.astype(_WORDS[n_bytes])
+    words <<= 4 * n_bytes
+    words |= low
+    return words

@@ -11,17 +11,10 @@ from slime_store.codecs.arrays import EncodedArray
 from slime_store.codecs.documents import BlobSource, DocumentDecoder
 from slime_store.errors import BlobCorruptError
 from slime_store.mapping import rewards
-from slime_store.mapping.fields import COUNTERS, FIELDS, INFO_CLASSES, Home, omitted_value
+from slime_store.mapping.fields import COUNTERS, FIELDS, INFO_CLASSES, INTEGER_COLUMNS, Home, omitted_value
 from slime_store.mapping.nesting import nest
 from slime_store.mapping.packs import unpack
 from slime_store.types import Sample
-
-_INTEGER_COLUMNS = {
-    "group_index": "group_index",
-    "index": "sample_index",
-    "rollout_id": "execution_id",
-    "response_length": "response_length",
-}
 
 
 def documents_of(stored: StoredSamples, fields: Collection[str] | None) -> Iterator[str]:
@@ -66,7 +59,7 @@ class StoredSamples:
 
     layouts: Sequence[Sequence[str]]
     columns: Sequence[Mapping[Any, Any]]
-    """One mapping for each sample, in order, with the columns of ``samples``."""
+    """One mapping for each sample, in order: position, layout and the columns of ``samples`` that were asked for."""
     prompts: dict[int, tuple[str | None, str | None]] = field(default_factory=dict)
     """prompt_pk -> (text, document)"""
     texts: dict[int, tuple[str | None, str]] = field(default_factory=dict)
@@ -133,7 +126,7 @@ class SampleDecoder:
             elif home is Home.EXTRA:
                 attributes[name] = omitted_value(name)
             elif home is Home.INTEGER:
-                attributes[name] = row[_INTEGER_COLUMNS[name]]
+                attributes[name] = row[INTEGER_COLUMNS[name]]
             elif home is Home.METADATA:
                 attributes[name] = {} if metadata is None else self._documents.document(metadata)
             elif home is Home.TEXT:

@@ -140,9 +140,18 @@ class OpenPack:
     _flat: Array
 
     @property
+    def is_flat(self) -> bool:
+        """Whether the samples' values have one dimension."""
+        return not self._tail
+
+    @property
     def stored_kind(self) -> str:
         """The kind of the narrowed dtype, as numpy has it: "u" of unsigned integers."""
         return self._flat.dtype.kind
+
+    def converted(self, dtype: np.dtype[Any]) -> OpenPack:
+        """Return the values in another dtype, in memory that may be written to; numpy warns of those that overflow."""
+        return dataclasses.replace(self, _flat=self._flat.astype(dtype, copy=not self._flat.flags.writeable))
 
     def arrays(self, first_position: int, positions: Container[int] | None = None) -> Iterator[tuple[int, Array]]:
         """Yield (position, values) of the samples that have some, each a view of the pack in its narrowed dtype."""
@@ -154,6 +163,14 @@ class OpenPack:
             start += n * width
             if positions is None or position in positions:
                 yield position, part.reshape(n, *self._tail) if self._tail else part
+
+    def sums(self, first_position: int) -> dict[int, int]:
+        """Return the sums of samples' integers by position, of those that have any; values of one dimension only."""
+        lengths = {position: n for position, n in enumerate(self._lengths, first_position) if n}
+        if not lengths:
+            return {}
+        starts = np.cumsum([0, *lengths.values()])[:-1]
+        return dict(zip(lengths, np.add.reduceat(self._flat, starts, dtype=np.int64).tolist(), strict=True))
 
 
 def open_pack(encoded: EncodedArray, layout: str) -> OpenPack:
