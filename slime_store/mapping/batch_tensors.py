@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from slime_store.codecs.base import Array
 from slime_store.errors import BatchError
-from slime_store.mapping.decode import StoredPack, StoredSamples
-from slime_store.mapping.packs import OpenPack, open_pack, piece_value
-from slime_store.mapping.threads import map_in_threads, threads_for
+from slime_store.mapping.decode import StoredSamples
+from slime_store.mapping.opening import opened_packs
+from slime_store.mapping.packs import OpenPack, holds_bits, piece_value
 
 if TYPE_CHECKING:
     import torch
@@ -60,19 +60,20 @@ def batch_tensors(stored: StoredSamples, exact: Mapping[int, Mapping[str, Any]],
         BatchError: a value makes no tensor.
         BlobCorruptError: stored bytes are damaged.
     """
+    from torch import from_numpy
+
     numbers = {row["position"]: i for i, row in enumerate(stored.columns)}
     columns: dict[str, list[Any]] = {name: [None] * len(numbers) for name in BATCH_DTYPES}
     mask_sums: dict[int, int] = {}
-    for packs in _together([pack for pack in stored.packs if pack.field in columns]):
-        n_bytes = sum(pack.n_bytes for pack in packs)
-        opened = map_in_threads(_open, packs, threads_for(n_bytes))
-        for stored_pack, pack in zip(packs, opened, strict=True):
-            column, dtype = columns[stored_pack.field], BATCH_DTYPES[stored_pack.field]
-            for position, array in pack.arrays(stored_pack.first_position, numbers):
-                column[numbers[position]] = _tensor(pack, array, dtype)
-            if stored_pack.field == "loss_mask" and pack.is_flat and not _holds_bits(pack):
-                sums = pack.sums(stored_pack.first_position)
-                mask_sums.update({numbers[at]: total for at, total in sums.items() if at in numbers})
+    packs = [pack for pack in stored.packs if pack.field in columns]
+    for stored_pack, pack in opened_packs(packs, _TOGETHER_BYTES, BATCH_DTYPES):
+        column, dtype = columns[stored_pack.field], BATCH_DTYPES[stored_pack.field]
+        is_converted = dtype is not None and not holds_bits(pack.of, stored_pack.dtype)
+        for position, array in pack.arrays(stored_pack.first_position, numbers):
+            column[numbers[position]] = from_numpy(array) if is_converted else _tensor(pack, array, dtype)
+        if stored_pack.field == "loss_mask" and is_converted and pack.is_flat:
+            sums = pack.sums(stored_pack.first_position)
+            mask_sums.update({numbers[at]: total for at, total in sums.items() if at in numbers})
     for i, values in exact.items():
         for name, dtype in BATCH_DTYPES.items():
             if values.get(name) is not None:
@@ -80,20 +81,6 @@ def batch_tensors(stored: StoredSamples, exact: Mapping[int, Mapping[str, Any]],
                 if name == "loss_mask":
                     mask_sums.pop(i, None)
     return BatchTensors(columns, mask_sums)
-
-
-def _together(packs: Sequence[StoredPack]) -> Iterator[list[StoredPack]]:
-    """Cut packs into lists that are decompressed together: large ones two by two, so that few are in memory."""
-    chosen: list[StoredPack] = []
-    n_bytes = 0
-    for pack in packs:
-        if chosen and n_bytes + pack.n_bytes > _TOGETHER_BYTES:
-            yield chosen
-            chosen, n_bytes = [], 0
-        chosen.append(pack)
-        n_bytes += pack.n_bytes
-    if chosen:
-        yield chosen
 
 
 def empty_tensor(name: str) -> torch.Tensor:
@@ -104,27 +91,12 @@ def empty_tensor(name: str) -> torch.Tensor:
     return torch.empty(0, dtype=None if dtype is None else getattr(torch, dtype.name))
 
 
-def _open(stored: StoredPack) -> OpenPack:
-    """Decompress a pack and convert all of it at once; both release the GIL."""
-    pack, dtype = open_pack(stored.encoded, stored.layout), BATCH_DTYPES[stored.field]
-    if dtype is None or _holds_bits(pack):
-        return pack
-    with np.errstate(over="ignore"):  # as in torch, a float64 beyond float32 becomes infinite
-        return pack.converted(dtype)
-
-
 def _tensor(pack: OpenPack, array: Array, dtype: np.dtype[Any] | None) -> torch.Tensor:
+    """Return the tensor of a value that is not converted yet."""
     import torch
 
-    if dtype is not None and not _holds_bits(pack):
-        return torch.from_numpy(array)
     tensor = torch.as_tensor(piece_value(pack.of, pack.type, array))
     return tensor if dtype is None else tensor.to(getattr(torch, dtype.name))
-
-
-def _holds_bits(pack: OpenPack) -> bool:
-    """Whether what is stored are the bits of a tensor: numpy may not have its dtype."""
-    return pack.of == "tensor" and pack.stored_kind == "u"
 
 
 def _exact_tensor(value: Any, dtype: np.dtype[Any] | None, where: str, i: int, name: str) -> torch.Tensor:

@@ -9,9 +9,10 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, null,
 
 from slime_store.blobs import FILE_BYTES, Payload
 from slime_store.database import chunked, in_binary, insert_rows
-from slime_store.mapping.decode import StoredPack, StoredSamples
+from slime_store.mapping.decode import StoredSamples
 from slime_store.mapping.encoded import SAMPLE_COLUMNS, EncodedRollout
 from slime_store.mapping.fields import ARRAY_FIELDS, columns_of
+from slime_store.mapping.opening import StoredPack
 from slime_store.mapping.packs import Pack
 from slime_store.models import (
     EvalDatasetRow,
