@@ -12,9 +12,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_MUCH = 100_000
+"""Objects that may be aged before their share of all objects is looked at."""
+
 _lock = threading.Lock()
 _depth = 0
 _was_enabled = False
+_aged = 0
 
 
 @contextmanager
@@ -41,10 +45,19 @@ def _age() -> None:
 
     Freezing and unfreezing moves every object to the oldest generation without a look at it. Objects that the program
     itself has frozen, as before a fork, would be unfrozen with them: then everything stays as it is.
+
+    Python does not know that the oldest generation has grown so, and might never look there for garbage, such as that
+    of other threads. So all objects are walked once when a quarter of them was aged, which is Python's own rule.
     """
-    if gc.get_freeze_count() == 0:
-        gc.freeze()
-        gc.unfreeze()
+    global _aged
+    if gc.get_freeze_count():
+        return
+    _aged += gc.get_count()[0]
+    gc.freeze()
+    gc.unfreeze()
+    if _aged > _MUCH and 4 * _aged > len(gc.get_objects(generation=2)):
+        gc.collect()
+        _aged = 0
 
 
 def _resume_in_child() -> None:
