@@ -75,8 +75,7 @@ def test_garbage_of_many_loads_is_collected_in_the_end(monkeypatch: pytest.Monke
         pass
 
     gc.collect()
-    monkeypatch.setattr(collection, "_MUCH", len(gc.get_objects()) // 2)
-    monkeypatch.setattr(collection, "_aged", 0)
+    monkeypatch.setattr(collection, "_n_before", None)
     with paused():
         node = Node()
         node.itself = node  # type: ignore[attr-defined]
@@ -87,6 +86,16 @@ def test_garbage_of_many_loads_is_collected_in_the_end(monkeypatch: pytest.Monke
         with paused():
             kept.append([[i] for i in range(10_000)])
         assert len(kept) < 1000, "nobody looks at what was aged"
+
+
+def test_nothing_is_walked_as_long_as_the_objects_do_not_grow_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collection, "_n_before", None)
+    before = gc.get_stats()[2]["collections"]
+    for _ in range(50):
+        with paused():
+            made = [[i] for i in range(50_000)]
+        del made
+    assert gc.get_stats()[2]["collections"] - before <= 1
 
 
 @pytest.mark.parametrize("what", ["load_train", "load_batch", "iter_samples", "verify", "record", "samples_df"])
