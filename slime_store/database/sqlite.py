@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import QueuePool, StaticPool
 
@@ -85,6 +85,7 @@ def create_sqlite_engine(config: StoreConfig, options: dict[str, Any]) -> Engine
             event.listen(engine, "connect", lambda _, record: _note_frozen(path, record))
             event.listen(engine, "checkout", _drop_if_thawed)
     event.listen(engine, "begin", _begin)
+    event.listen(engine, "handle_error", _keep_when_interrupted)
     return engine
 
 
@@ -114,6 +115,16 @@ def is_frozen(path: Path) -> bool:
 
 def _begin(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get(BEGIN_OPTION, "BEGIN"))
+
+
+def _keep_when_interrupted(context: ExceptionContext) -> None:
+    """Keep the connection when Ctrl-C or a signal handler's exception ends a statement: it can be rolled back.
+
+    SQLAlchemy would close it. SQLite puts that off while a cursor lives, be it in a traceback that somebody keeps, and
+    with it the end of the transaction: all writers would wait. An in-memory store would be gone.
+    """
+    if not isinstance(context.original_exception, Exception):
+        context.is_disconnect = False
 
 
 def _drop_if_thawed(connection: Any, record: Any, _proxy: Any) -> None:
