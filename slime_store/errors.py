@@ -237,7 +237,7 @@ class StoreFullError(DatabaseError):
 
 
 class ConnectionFailedError(DatabaseError):
-    """The database server cannot be reached, or the connection broke; recording has tried again for some seconds."""
+    """The database server cannot be reached, or the connection broke and came to nothing when tried again."""
 
 
 class BackupError(StoreError):

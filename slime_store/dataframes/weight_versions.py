@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from slime_store.database import reconnecting
 from slime_store.dataframes.building import frame_of
 from slime_store.dataframes.columns import Columns
 from slime_store.dataframes.declared.aggregates import WEIGHT_VERSIONS
@@ -24,6 +25,7 @@ from slime_store.types import SampleFilter
 Attribute = Literal["last", "first", "each"]
 
 
+@reconnecting
 def weight_versions_df(
     source: Source,
     where: SampleFilter | None = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from slime_store.codecs.documents import is_clean
 from slime_store.config import StoreConfig
+from slime_store.database import reconnecting
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.stats import count_everything, database_bytes
 from slime_store.store.handle import StoreHandle
@@ -68,6 +69,7 @@ class SampleStore:
         """The address for people, without the password."""
         return self._handle.config.display_url
 
+    @reconnecting
     def run(self, name: str, *, config: dict[str, Any] | None = None, create: bool = True) -> Run:
         """Return a run, adding it unless it is present.
 
@@ -94,11 +96,13 @@ class SampleStore:
         handle.sessions.note_config(pk, document)
         return Run(name, pk, handle)
 
+    @reconnecting
     def runs(self) -> list[RunInfo]:
         """Return every run, oldest first."""
         with self._handle.reading() as connection:
             return [run_info(run) for run in RunRepository(connection).all()]
 
+    @reconnecting
     def stats(self) -> StoreStats:
         """Return how much the store holds. Costs a few narrow scans; no array and no text is read."""
         with self._handle.reading() as connection:
