@@ -40,7 +40,8 @@ class _Refusing(socketserver.BaseRequestHandler):
                 self.request.sendall(b"N")
                 continue
             fields = b"".join(
-                f"{name}{text}\0".encode() for name, text in zip("SVCM", ("FATAL", "FATAL", code, message))
+                f"{name}{text}\0".encode()
+                for name, text in zip("SVCM", ("FATAL", "FATAL", code, message), strict=False)
             )
             self.request.sendall(b"E" + struct.pack("!I", len(fields) + 5) + fields + b"\0")
             return
