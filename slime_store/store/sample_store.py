@@ -146,7 +146,8 @@ class SampleStore:
 
         Others may go on writing. Side files are linked into ``PATH-blobs`` where both are on one file system, else
         copied. A PostgreSQL store becomes an SQLite file, which ``copy_store`` brings back. The backup has its name
-        when all of it is on disk; before, there is nothing at ``path``. A store in memory can be backed up too.
+        when all of it is on disk; before, there is nothing at ``path``. A store in memory can be backed up too. Memory
+        stays at a few MB, of a PostgreSQL store at about two payloads and 16 MB.
 
         Raises:
             BackupError: there is something at ``path``, or it cannot be written.
