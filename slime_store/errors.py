@@ -107,7 +107,7 @@ class InvalidOutputError(UnsupportedValueError, TypeError):
     """What was given is no rollout, eval or rollout id; recording it leniently would not help."""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.reason}; nothing was written"
+        return f"{self.path}: {self.reason}"
 
 
 class RolloutExistsError(StoreError):

@@ -143,7 +143,7 @@ def test_l7_metrics_that_are_numbers_are_columns_and_all_are_kept(store_url: str
         assert_same(loaded_train(store_url, rollout_id).metrics, metrics)
     with reading(store_url) as run:
         frame = dataframes.metrics_df(run)
-        expected = {"a": 1.0, "b": 2.0, "e": 1.0, "nan": None, '["nest", "x"]': 5.0, "run": 3.0, "x.y": 4.0}
+        expected = {"a": 1.0, "b": 2.0, "e": 1.0, "nan": None, '["nest","x"]': 5.0, "run": 3.0, "x.y": 4.0}
         fixed = ["run", "kind", "rollout_id", "attempt", "session"]
         assert sorted(frame.columns) == sorted([*fixed, *[f"metrics.{name}" for name in expected]])
         for name, value in expected.items():
