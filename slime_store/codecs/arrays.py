@@ -115,6 +115,18 @@ def decode_for_reading(codec_id: str, dtype: str, shape: tuple[int, ...], data: 
     return decode(data, dtype_of(dtype), shape)
 
 
+def decode_as(codec_id: str, dtype: str, count: int, data: bytes, target: np.dtype[Any]) -> Array:
+    """Return an array of one dimension in another dtype, fresh and writable, as ``astype`` makes it.
+
+    Raises:
+        BlobCorruptError: as ``decode_array``.
+    """
+    codec, stored = get_codec(codec_id), dtype_of(dtype)
+    if not isinstance(codec, ZstdCodec):
+        return codec.decode(data, stored, (count,)).astype(target, copy=False)
+    return codec.decode_as(data, stored, count, target)
+
+
 def widen(array: Array, dtype: npt.DTypeLike) -> Array:
     """Return the array in the dtype it had before ``narrow``; itself where it has it already."""
     return array.astype(dtype, copy=False)

@@ -27,10 +27,18 @@ _CONNECT_ARGS: dict[str, Any] = {
 }
 
 # The keepalives are the server's: else the transaction of a machine that lost its power holds its run for two hours.
+# What a database or a role may preset and what would change values or the meaning of statements is set back: with
+# extra_float_digits = 0, the default before PostgreSQL 12, floats come back rounded to 15 digits.
 _SETUP = """
 SELECT set_config('search_path', %s, false),
        set_config('lock_timeout', %s, false),
        set_config('timezone', 'UTC', false),
+       set_config('extra_float_digits', '3', false),
+       set_config('standard_conforming_strings', 'on', false),
+       set_config('array_nulls', 'on', false),
+       set_config('transform_null_equals', 'off', false),
+       set_config('datestyle', 'ISO', false),
+       set_config('bytea_output', 'hex', false),
        set_config('tcp_keepalives_idle', '30', false),
        set_config('tcp_keepalives_interval', '10', false),
        set_config('tcp_keepalives_count', '3', false),

@@ -8,7 +8,7 @@ from typing import Any
 from slime_store.codecs.documents import BlobSource, DocumentDecoder
 from slime_store.errors import BatchError
 from slime_store.mapping import rewards
-from slime_store.mapping.batch_tensors import BATCH_DTYPES, batch_tensors, empty_tensor
+from slime_store.mapping.batch_tensors import BATCH_DTYPES, BatchTensors, batch_tensors, empty_tensor
 from slime_store.mapping.decode import StoredSamples
 
 _DOCUMENTS = ("train_metadata", "multimodal_train_inputs")
@@ -50,9 +50,10 @@ class BatchDecoder:
             BatchError: a sample has values that fit no tensor, or masks of another length than its response.
             BlobCorruptError: stored bytes are damaged.
         """
-        arrays = batch_tensors(self._stored, self._exact, self._where)
+        tensors = batch_tensors(self._stored, self._exact, self._where)
+        arrays = tensors.columns
         lengths = self._column("response_length")
-        masks = self._loss_masks(arrays["loss_mask"], lengths)
+        masks, sums = self._loss_masks(tensors, lengths)
         reward = self._rewards()
         columns: dict[str, list[Any]] = {
             "tokens": self._all(arrays["tokens"], "tokens"),
@@ -68,7 +69,7 @@ class BatchDecoder:
             "prompt": self._prompts(),
             "response": self._responses(),
         }
-        columns["rollout_mask_sums"] = self._mask_sums(columns["rollout_ids"], masks)
+        columns["rollout_mask_sums"] = self._mask_sums(columns["rollout_ids"], sums)
         for name in BATCH_DTYPES.keys() - {"tokens", "loss_mask"}:
             if any(value is not None for value in arrays[name]):
                 columns[name] = arrays[name]
@@ -82,24 +83,30 @@ class BatchDecoder:
     def _all(self, values: list[Any], name: str) -> list[Any]:
         return [empty_tensor(name) if value is None else value for value in values]
 
-    def _loss_masks(self, masks: list[Any], lengths: list[Any]) -> list[Any]:
+    def _loss_masks(self, tensors: BatchTensors, lengths: list[Any]) -> tuple[list[Any], list[int]]:
+        """Return each sample's mask and the sum of it."""
         import torch
 
-        made = []
-        for i, (row, mask, length) in enumerate(zip(self._stored.columns, masks, lengths, strict=True)):
+        masks, sums = [], []
+        rows = zip(self._stored.columns, tensors.columns["loss_mask"], lengths, strict=True)
+        for i, (row, mask, length) in enumerate(rows):
             if mask is not None and len(mask) != length:
                 raise BatchError(self._where, i, f"loss_mask has {len(mask)} entries, and response_length is {length}")
+            total = tensors.mask_sums.get(i)
             if row["remove_sample"]:
-                mask = torch.zeros(length, dtype=torch.int32)
-            made.append(torch.ones(length, dtype=torch.int32) if mask is None else mask)
-        return made
+                mask, total = torch.zeros(length, dtype=torch.int32), 0
+            elif mask is None:
+                mask, total = torch.ones(length, dtype=torch.int32), length
+            masks.append(mask)
+            sums.append(int(mask.sum()) if total is None else total)
+        return masks, sums
 
     @staticmethod
-    def _mask_sums(rollout_ids: list[Any], masks: list[Any]) -> list[int]:
+    def _mask_sums(rollout_ids: list[Any], sums: list[int]) -> list[int]:
         """The mask's sum over all samples with the same execution id, for each sample."""
         totals: dict[Any, int] = {}
-        for key, mask in zip(rollout_ids, masks, strict=True):
-            totals[key] = totals.get(key, 0) + int(mask.sum())
+        for key, total in zip(rollout_ids, sums, strict=True):
+            totals[key] = totals.get(key, 0) + total
         return [totals[key] for key in rollout_ids]
 
     # -- scalars, texts, documents ----------------------------------------------------------------
@@ -168,7 +175,7 @@ class BatchDecoder:
             metadata = self._exact.get(i, {}).get("metadata")
             if metadata is None:
                 text = self._stored.documents.get(row["position"], (None, None))[0]
-                if text is None or not any(f'"{name}"' in text for name in _METADATA_KEYS):
+                if text is None or ('"raw_reward"' not in text and '"round_number"' not in text):
                     continue
                 metadata = self._documents.document(text)
             if isinstance(metadata, dict):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from slime_store.codecs.base import Array
 from slime_store.errors import BatchError
-from slime_store.mapping.decode import StoredPack, StoredSamples
-from slime_store.mapping.packs import OpenPack, open_pack, piece_value
-from slime_store.mapping.threads import map_in_threads, threads_for
+from slime_store.mapping.decode import StoredSamples
+from slime_store.mapping.opening import opened_packs
+from slime_store.mapping.packs import OpenPack, holds_bits, piece_value
 
 if TYPE_CHECKING:
     import torch
@@ -27,17 +28,28 @@ BATCH_DTYPES: dict[str, np.dtype[Any] | None] = {
 }
 """What slime's trainer moves to the GPU, by field; None: the dtype that was recorded."""
 
-
 _TOGETHER_BYTES = 24 << 20
 """Stored bytes of packs that are in memory, and decompressed, at a time."""
 
 
-def batch_tensors(
-    stored: StoredSamples, exact: Mapping[int, Mapping[str, Any]], where: str
-) -> dict[str, list[torch.Tensor | None]]:
-    """Return, by field of ``BATCH_DTYPES``, one tensor for each sample in order; None where it has no value.
+@dataclass(frozen=True)
+class BatchTensors:
+    """The tensors of a batch.
 
-    Each tensor has memory of its own, so that a part of the batch can be sent to another process alone.
+    Attributes:
+        columns: by field of ``BATCH_DTYPES``, one tensor for each sample in order; None where it has no value.
+        mask_sums: sums of loss masks, by the sample's number in the batch, as far as they are known already.
+    """
+
+    columns: dict[str, list[torch.Tensor | None]]
+    mask_sums: dict[int, int]
+
+
+def batch_tensors(stored: StoredSamples, exact: Mapping[int, Mapping[str, Any]], where: str) -> BatchTensors:
+    """Make the tensors of all samples.
+
+    No two tensors have memory in common, and each has a storage of just its own bytes, so that a part of the batch can
+    be sent to another process alone. Tensors of one pack (half a megabyte as stored) keep each other's memory alive.
 
     Args:
         stored: the rows.
@@ -48,35 +60,27 @@ def batch_tensors(
         BatchError: a value makes no tensor.
         BlobCorruptError: stored bytes are damaged.
     """
+    from torch import from_numpy
+
     numbers = {row["position"]: i for i, row in enumerate(stored.columns)}
     columns: dict[str, list[Any]] = {name: [None] * len(numbers) for name in BATCH_DTYPES}
-    for packs in _together([pack for pack in stored.packs if pack.field in columns]):
-        n_bytes = sum(pack.n_bytes for pack in packs)
-        opened = map_in_threads(lambda pack: open_pack(pack.encoded, pack.layout), packs, threads_for(n_bytes))
-        for stored_pack, pack in zip(packs, opened, strict=True):
-            column, dtype = columns[stored_pack.field], BATCH_DTYPES[stored_pack.field]
-            with np.errstate(over="ignore"):  # as in torch, a float64 beyond float32 becomes infinite
-                for position, tensor in _tensors(pack, pack.arrays(stored_pack.first_position, numbers), dtype):
-                    column[numbers[position]] = tensor
+    mask_sums: dict[int, int] = {}
+    packs = [pack for pack in stored.packs if pack.field in columns]
+    for stored_pack, pack in opened_packs(packs, _TOGETHER_BYTES, BATCH_DTYPES):
+        column, dtype = columns[stored_pack.field], BATCH_DTYPES[stored_pack.field]
+        is_converted = dtype is not None and not holds_bits(pack.of, stored_pack.dtype)
+        for position, array in pack.arrays(stored_pack.first_position, numbers):
+            column[numbers[position]] = from_numpy(array) if is_converted else _tensor(pack, array, dtype)
+        if stored_pack.field == "loss_mask" and is_converted and pack.is_flat:
+            sums = pack.sums(stored_pack.first_position)
+            mask_sums.update({numbers[at]: total for at, total in sums.items() if at in numbers})
     for i, values in exact.items():
         for name, dtype in BATCH_DTYPES.items():
             if values.get(name) is not None:
                 columns[name][i] = _exact_tensor(values[name], dtype, where, i, name)
-    return columns
-
-
-def _together(packs: Sequence[StoredPack]) -> Iterator[list[StoredPack]]:
-    """Cut packs into lists that are decompressed together: large ones two by two, so that few are in memory."""
-    chosen: list[StoredPack] = []
-    n_bytes = 0
-    for pack in packs:
-        if chosen and n_bytes + pack.n_bytes > _TOGETHER_BYTES:
-            yield chosen
-            chosen, n_bytes = [], 0
-        chosen.append(pack)
-        n_bytes += pack.n_bytes
-    if chosen:
-        yield chosen
+                if name == "loss_mask":
+                    mask_sums.pop(i, None)
+    return BatchTensors(columns, mask_sums)
 
 
 def empty_tensor(name: str) -> torch.Tensor:
@@ -87,19 +91,12 @@ def empty_tensor(name: str) -> torch.Tensor:
     return torch.empty(0, dtype=None if dtype is None else getattr(torch, dtype.name))
 
 
-def _tensors(
-    pack: OpenPack, arrays: Iterable[tuple[int, Array]], dtype: np.dtype[Any] | None
-) -> Iterator[tuple[int, torch.Tensor]]:
-    """Yield (position, tensor) of a pack's values."""
+def _tensor(pack: OpenPack, array: Array, dtype: np.dtype[Any] | None) -> torch.Tensor:
+    """Return the tensor of a value that is not converted yet."""
     import torch
 
-    if dtype is not None and (pack.of != "tensor" or pack.stored_kind != "u"):
-        for position, array in arrays:
-            yield position, torch.from_numpy(array.astype(dtype))
-        return
-    for position, array in arrays:  # of tensors the bits: numpy may not have their dtype
-        tensor = torch.as_tensor(piece_value(pack.of, pack.type, array))
-        yield position, tensor if dtype is None else tensor.to(getattr(torch, dtype.name))
+    tensor = torch.as_tensor(piece_value(pack.of, pack.type, array))
+    return tensor if dtype is None else tensor.to(getattr(torch, dtype.name))
 
 
 def _exact_tensor(value: Any, dtype: np.dtype[Any] | None, where: str, i: int, name: str) -> torch.Tensor:

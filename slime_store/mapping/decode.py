@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slime_store.codecs.arrays import EncodedArray
 from slime_store.codecs.documents import BlobSource, DocumentDecoder
 from slime_store.errors import BlobCorruptError
 from slime_store.mapping import rewards
-from slime_store.mapping.fields import COUNTERS, FIELDS, INFO_CLASSES, Home, omitted_value
+from slime_store.mapping.fields import COUNTERS, FIELDS, INFO_CLASSES, INTEGER_COLUMNS, Home, omitted_value
 from slime_store.mapping.nesting import nest
-from slime_store.mapping.packs import unpack
+from slime_store.mapping.opening import StoredPack, opened_packs
 from slime_store.types import Sample
 
-_INTEGER_COLUMNS = {
-    "group_index": "group_index",
-    "index": "sample_index",
-    "rollout_id": "execution_id",
-    "response_length": "response_length",
-}
+_TOGETHER_BYTES = 4 << 20
+"""Stored bytes of packs that are decompressed together; of larger ones, only one is in memory beside its values."""
 
 
 def documents_of(stored: StoredSamples, fields: Collection[str] | None) -> Iterator[str]:
@@ -36,37 +31,13 @@ def documents_of(stored: StoredSamples, fields: Collection[str] | None) -> Itera
             yield extra if known else json.dumps({k: v for k, v in tree.items() if k in (fields or ())})
 
 
-@dataclass(frozen=True)
-class StoredPack:
-    """An array pack as it is stored.
-
-    Attributes:
-        n_bytes: of its stored bytes.
-        data: these bytes, or for a large pack what reads them, inside the transaction that found it.
-    """
-
-    field: str
-    first_position: int
-    codec: str
-    dtype: str
-    layout: str
-    n_bytes: int
-    data: bytes | Callable[[], bytes]
-
-    @property
-    def encoded(self) -> EncodedArray:
-        """The pack's bytes: those of a large one are read anew each time, and kept only as long as the caller does."""
-        data = self.data() if callable(self.data) else self.data
-        return EncodedArray(self.codec, self.dtype, (), data)
-
-
 @dataclass
 class StoredSamples:
     """Some samples of one rollout, as rows: what the repository read, by position."""
 
     layouts: Sequence[Sequence[str]]
     columns: Sequence[Mapping[Any, Any]]
-    """One mapping for each sample, in order, with the columns of ``samples``."""
+    """One mapping for each sample, in order: position, layout and the columns of ``samples`` that were asked for."""
     prompts: dict[int, tuple[str | None, str | None]] = field(default_factory=dict)
     """prompt_pk -> (text, document)"""
     texts: dict[int, tuple[str | None, str]] = field(default_factory=dict)
@@ -108,9 +79,9 @@ class SampleDecoder:
     def _arrays(self, stored: StoredSamples) -> dict[int, dict[str, Any]]:
         positions = frozenset(row["position"] for row in stored.columns)
         arrays: dict[int, dict[str, Any]] = {position: {} for position in positions}
-        for pack in stored.packs:
-            for position, value in unpack(pack.encoded, pack.layout, pack.first_position, positions):
-                arrays[position][pack.field] = value
+        for stored_pack, pack in opened_packs(stored.packs, _TOGETHER_BYTES):
+            for position, value in pack.values(stored_pack.first_position, positions):
+                arrays[position][stored_pack.field] = value
         return arrays
 
     def _sample(self, row: Mapping[Any, Any], stored: StoredSamples, arrays: dict[str, Any]) -> Any:
@@ -133,7 +104,7 @@ class SampleDecoder:
             elif home is Home.EXTRA:
                 attributes[name] = omitted_value(name)
             elif home is Home.INTEGER:
-                attributes[name] = row[_INTEGER_COLUMNS[name]]
+                attributes[name] = row[INTEGER_COLUMNS[name]]
             elif home is Home.METADATA:
                 attributes[name] = {} if metadata is None else self._documents.document(metadata)
             elif home is Home.TEXT:

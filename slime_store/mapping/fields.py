@@ -84,10 +84,32 @@ COUNTERS: dict[str, tuple[str, ...]] = {
 
 INFO_CLASSES = {"spec_info": "SpecInfo", "prefix_cache_info": "PrefixCacheInfo"}
 
+INTEGER_COLUMNS = {
+    "group_index": "group_index",
+    "index": "sample_index",
+    "rollout_id": "execution_id",
+    "response_length": "response_length",
+}
+"""Columns of the attributes at home in ``INTEGER``."""
+
 ARRAY_FIELDS = tuple(name for name, home in FIELDS.items() if home is Home.ARRAY)
 
 MAX_TEXT = 64 * 1024 * 1024
 """Longest text, in characters, that a TEXT column takes; of longer ones, kept as blobs, it holds the beginning."""
+
+
+def columns_of(name: str) -> tuple[str, ...]:
+    """Return the columns of ``samples`` that an attribute is read from; none for one that is stored elsewhere."""
+    home = FIELDS.get(name, Home.EXTRA)
+    if home is Home.INTEGER:
+        return (INTEGER_COLUMNS[name],)
+    if home is Home.COUNTERS:
+        return COUNTERS[name]
+    if home is Home.REWARD:
+        return ("reward", "reward_type")
+    if home is Home.PROMPT:
+        return ("prompt_pk",)
+    return (name,) if home in (Home.SECONDS, Home.FLAG, Home.STATUS) else ()
 
 
 def omitted_value(name: str) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from slime_store.codecs.arrays import DTYPES, EncodedArray, decode_for_reading, dtype_name, encode_array
+from slime_store.codecs.arrays import DTYPES, EncodedArray, decode_as, decode_for_reading, dtype_name, encode_array
 from slime_store.codecs.base import Array
 from slime_store.codecs.lists import array_to_list, list_to_array
 from slime_store.codecs.tensors import bits_to_tensor, layout_of, tensor_to_bits
@@ -140,9 +140,9 @@ class OpenPack:
     _flat: Array
 
     @property
-    def stored_kind(self) -> str:
-        """The kind of the narrowed dtype, as numpy has it: "u" of unsigned integers."""
-        return self._flat.dtype.kind
+    def is_flat(self) -> bool:
+        """Whether the samples' values have one dimension."""
+        return not self._tail
 
     def arrays(self, first_position: int, positions: Container[int] | None = None) -> Iterator[tuple[int, Array]]:
         """Yield (position, values) of the samples that have some, each a view of the pack in its narrowed dtype."""
@@ -155,9 +155,31 @@ class OpenPack:
             if positions is None or position in positions:
                 yield position, part.reshape(n, *self._tail) if self._tail else part
 
+    def values(self, first_position: int, positions: Container[int] | None = None) -> Iterator[tuple[int, Any]]:
+        """Yield (position, value) as the samples held it, each value independent of the others.
 
-def open_pack(encoded: EncodedArray, layout: str) -> OpenPack:
+        Raises:
+            BlobCorruptError: the values do not fit what the layout says of them.
+        """
+        for position, array in self.arrays(first_position, positions):
+            yield position, piece_value(self.of, self.type, array)
+
+    def sums(self, first_position: int) -> dict[int, int]:
+        """Return the sums of samples' integers by position, of those that have any; values of one dimension only."""
+        lengths = {position: n for position, n in enumerate(self._lengths, first_position) if n}
+        if not lengths:
+            return {}
+        starts = np.cumsum([0, *lengths.values()])[:-1]
+        return dict(zip(lengths, np.add.reduceat(self._flat, starts, dtype=np.int64).tolist(), strict=True))
+
+
+def open_pack(encoded: EncodedArray, layout: str, dtype: np.dtype[Any] | None = None) -> OpenPack:
     """Decompress a pack; releases the GIL for most of its time.
+
+    Args:
+        encoded: the pack; its shape is not looked at.
+        layout: its JSON.
+        dtype: convert the values to this one, into memory that may be written to. What ``holds_bits`` stays as it is.
 
     Raises:
         BlobCorruptError: the bytes or the layout are damaged.
@@ -168,9 +190,16 @@ def open_pack(encoded: EncodedArray, layout: str) -> OpenPack:
         total = sum(n for n in lengths if n is not None) * math.prod(tail)
     except (ValueError, KeyError, TypeError) as exc:
         raise BlobCorruptError(f"an array pack has the layout {layout[:80]!r}") from exc
-    return OpenPack(
-        of, kind, tail, lengths, decode_for_reading(encoded.codec_id, encoded.dtype, (total,), encoded.data)
-    )
+    if dtype is None or holds_bits(of, encoded.dtype):
+        flat = decode_for_reading(encoded.codec_id, encoded.dtype, (total,), encoded.data)
+    else:
+        flat = decode_as(encoded.codec_id, encoded.dtype, total, encoded.data, dtype)
+    return OpenPack(of, kind, tail, lengths, flat)
+
+
+def holds_bits(of: str, stored_dtype: str) -> bool:
+    """Whether a pack may hold a tensor's bits instead of its values: numpy may not have the tensor's dtype."""
+    return of == "tensor" and stored_dtype.startswith("uint")
 
 
 def unpack(
@@ -183,8 +212,7 @@ def unpack(
     """
     pack = open_pack(encoded, layout)
     del encoded  # a large pack's bytes are not needed while its values are made
-    for position, array in pack.arrays(first_position, positions):
-        yield position, piece_value(pack.of, pack.type, array)
+    yield from pack.values(first_position, positions)
 
 
 def piece_value(of: str, kind: str, array: Array) -> Any:

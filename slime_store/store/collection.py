@@ -12,9 +12,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_MUCH = 100_000
+"""How many objects may be aged before all are counted."""
+
 _lock = threading.Lock()
 _depth = 0
 _was_enabled = False
+_aged = 0
+_n_before: int | None = None
 
 
 @contextmanager
@@ -41,10 +46,28 @@ def _age() -> None:
 
     Freezing and unfreezing moves every object to the oldest generation without a look at it. Objects that the program
     itself has frozen, as before a fork, would be unfrozen with them: then everything stays as it is.
+
+    Python does not know that the oldest generation has grown so, and might never look there for garbage, such as that
+    of other threads. So its objects are counted now and then, and walked when a quarter has come on top.
     """
-    if gc.get_freeze_count() == 0:
-        gc.freeze()
-        gc.unfreeze()
+    global _aged, _n_before
+    if gc.get_freeze_count():
+        return
+    _aged += gc.get_count()[0]
+    gc.freeze()
+    gc.unfreeze()
+    if _aged > _MUCH:
+        _aged = 0
+        n_objects = _n_old()
+        if _n_before is None or n_objects < _n_before:
+            _n_before = n_objects
+        elif 4 * n_objects > 5 * _n_before:
+            gc.collect()
+            _n_before = _n_old()
+
+
+def _n_old() -> int:
+    return len(gc.get_objects(generation=2))
 
 
 def _resume_in_child() -> None:

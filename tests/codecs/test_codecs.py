@@ -34,6 +34,16 @@ def test_an_array_comes_back_fresh_and_writable(codec_id: str, dtype: str, shape
     decoded[...] = 0
 
 
+@pytest.mark.parametrize("n", [16_383, 16_384, 65_536, 65_537, 200_000])
+@pytest.mark.parametrize("dtype", ["uint16", "float16", "int32", "float32", "uint64", "float64", "complex64"])
+def test_every_bit_of_a_long_array_comes_back(dtype: str, n: int) -> None:
+    kind = np.dtype(dtype)
+    array = np.random.default_rng(n).integers(0, 256, n * kind.itemsize, np.uint8).view(kind)
+    decoded = get_codec("zstd.1").decode(get_codec("zstd.1").encode(array), kind, (n,))
+    assert decoded.dtype == kind and decoded.flags.writeable
+    assert decoded.tobytes() == array.tobytes()
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int8"])
 def test_bits_come_back_fresh_and_writable(dtype: str, shape: tuple[int, ...]) -> None:

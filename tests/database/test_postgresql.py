@@ -5,12 +5,15 @@ from __future__ import annotations
 import pickle
 import sys
 
+import numpy as np
 import pytest
 from sqlalchemy import make_url, text
 
+from slime_store import RolloutFnTrainOutput, Sample, SampleFilter, SampleStore
 from slime_store.database import read, schema_change, write
 from slime_store.errors import DatabaseError, InvalidUrlError, MissingPackageError
 from slime_store.repositories.locks import lock_shared_content
+from slime_store.testing import assert_same
 from tests.database.conftest import MakeEngine, insert
 from tests.services.postgres import PostgresServer
 
@@ -64,6 +67,45 @@ def test_commits_are_durable_even_where_the_server_says_otherwise(make_store: Ma
         assert connection.scalar(text("SHOW search_path")) == '"slime_store"'
         assert connection.scalar(text("SHOW lock_timeout")) == "20s"
         assert connection.scalar(text("SHOW transaction_isolation")) == "repeatable read"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "extra_float_digits = 0",
+        "extra_float_digits = -15",
+        "standard_conforming_strings = off",
+        "array_nulls = off",
+        "transform_null_equals = on",
+        "datestyle = 'SQL, DMY'",
+        "datestyle = 'German'",
+        "bytea_output = 'escape'",
+        "timezone = 'Asia/Kathmandu'",
+        "intervalstyle = 'iso_8601'",
+        "default_transaction_isolation = 'serializable'",
+        "client_encoding = 'LATIN1'",
+        "search_path = 'pg_temp'",
+        "default_toast_compression = 'lz4'",
+        "jit = off",
+    ],
+)
+def test_what_a_database_presets_changes_no_value(postgres_server: PostgresServer, setting: str) -> None:
+    sample = Sample(prompt=[{"role": "user", "content": "a\\x41"}], response="\\x41\\n'", reward=0.1 + 0.2)
+    sample.non_generation_time, sample.metadata = 1 / 3, {"key": "\\", "none": None}
+    sample.odd = np.arange(5000)  # type: ignore[attr-defined]
+    output = RolloutFnTrainOutput([[sample]], metrics={"mean": 1e-300, "third": 1 / 3})
+    with postgres_server.database() as url:
+        name = make_url(url).database
+        with postgres_server._admin() as admin:
+            admin.execute(f"ALTER DATABASE {name} SET {setting}")
+        with SampleStore.open(url) as store:
+            run = store.run("a\\x41")
+            info = run.record_train(0, output)
+            assert_same(run.load_train(0, sample_type=Sample), output)
+            assert run.load_batch(0)["rewards"] == [0.1 + 0.2]
+            assert [each.reward for each in run.iter_samples(SampleFilter(reward_min=0.3))] == [0.1 + 0.2]
+            assert run.rollouts() == [info]
+            assert store.verify().ok
 
 
 def test_a_connection_that_died_is_replaced(make_store: MakeEngine, make_engine: MakeEngine, postgres_url: str) -> None:

@@ -125,11 +125,13 @@ def test_long_lists_arrays_and_tensors_all_become_the_trainers_dtypes(store_url:
 def test_each_tensor_has_memory_of_its_own(sqlite_url: str) -> None:
     run = SampleStore.open(sqlite_url).run("run")
     run.record_train(0, make_train_output(n_groups=2, n_samples_per_group=2))
-    tensors = run.load_batch(0)["tokens"]
-    for tensor in tensors:
-        assert tensor.untyped_storage().nbytes() == tensor.nbytes
-    tensors[0].fill_(0)
-    assert any(tensors[1].tolist())
+    for name in ("tokens", "loss_masks", "rollout_log_probs"):
+        tensors = run.load_batch(0)[name]
+        others = [tensor.tolist() for tensor in tensors[1:]]
+        for tensor in tensors:
+            assert tensor.untyped_storage().nbytes() == tensor.nbytes
+        tensors[0].fill_(7)
+        assert [tensor.tolist() for tensor in tensors[1:]] == others
 
 
 def test_log_probs_beyond_float32_become_infinite_without_a_warning(sqlite_url: str) -> None:

@@ -7,7 +7,8 @@ import binascii
 import json
 import math
 import struct
-from collections.abc import Collection
+import weakref
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,7 +39,7 @@ class DocumentDecoder:
     def __init__(self, source: BlobSource, sample_type: type[Any] = Sample) -> None:
         self.sample_type = sample_type
         self._source = source
-        self._tagged = json.JSONDecoder(object_hook=self._object).decode
+        self._tagged = json.JSONDecoder(object_hook=_hook(self)).decode
 
     def document(self, text: str, only: Collection[str] | None = None) -> Any:
         """Return the value of a document; with ``only``, a dict with just these keys, reading no other blob.
@@ -88,16 +89,23 @@ class DocumentDecoder:
         array: np.ndarray[Any, Any] = np.frombuffer(data, dtype).reshape(shape).copy()
         return array
 
-    def _object(self, body: dict[str, Any]) -> Any:
+
+def _hook(decoder: DocumentDecoder) -> Callable[[dict[str, Any]], Any]:
+    """Return what decodes a tagged object. It does not keep the decoder alive, whose source may hold gigabytes."""
+    this = weakref.ref(decoder)
+
+    def decoded(body: dict[str, Any]) -> Any:
         if len(body) != 1:
             return body
         tag = next(iter(body))
         if tag[:1] != "$":
             return body
-        decoder = _DECODERS.get(tag)
-        if decoder is None:
+        decode = _DECODERS.get(tag)
+        if decode is None:
             raise BlobCorruptError(f"a document has the unknown tag {tag!r}; it may be from a newer slime_store")
-        return decoder(body[tag], self)
+        return decode(body[tag], this())
+
+    return decoded
 
 
 def _decode_str(body: dict[str, Any], decoder: DocumentDecoder) -> str:
