@@ -9,6 +9,7 @@ import click
 
 from slime_store.cli.output import Progress, format_option, write_rows
 from slime_store.cli.stores import StoreOpener
+from slime_store.cli.text import counted
 
 if TYPE_CHECKING:
     from slime_store.types import Problem
@@ -94,7 +95,7 @@ def verify(ctx: click.Context, fix: bool, grace: float, form: str) -> None:
         report = store.verify(fix=fix, grace_seconds=grace, progress=progress)
     if report.problems or form != "table":
         write_rows(_PROBLEM_COLUMNS, [_Row(problem) for problem in report.problems], form)
-    looked_at = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in report.counts.items())
+    looked_at = ", ".join(counted(n, name.replace("_", " ")) for name, n in report.counts.items())
     click.echo(f"{'sound' if report.ok else 'damaged'}: {looked_at}", err=True)
     ctx.exit(0 if report.ok else 6)
 
@@ -196,7 +197,7 @@ def prune(
         freed = store.vacuum() if vacuum and not dry_run else None
     write_rows(("run", "n_pruned", "n_deleted", "n_pinned", "n_needed", "freed_bytes"), rows, form)
     if freed is not None:
-        click.echo(f"{freed} bytes given back to the file system", err=True)
+        click.echo(f"{counted(freed, 'bytes')} given back to the file system", err=True)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from slime_store.cli.charts import chart_option, echo_chart
+from slime_store.cli.charts import chart_option
+from slime_store.cli.drawing import Drawing, write_drawn
 from slime_store.cli.filters import filter_options
 from slime_store.cli.options import columns_option, examples, rollout_id_type, run_argument
 from slime_store.cli.output import format_option, limit_option, write_frame
-from slime_store.cli.plots import Line, check_picture, draw, plot_option
+from slime_store.cli.plots import Line, check_picture, plot_option
 from slime_store.cli.stores import StoreOpener
 
 if TYPE_CHECKING:
@@ -86,18 +87,15 @@ def show_evals(
     chosen = frame if columns is None else frame[columns]
     if columns is None:
         chosen = chosen.drop(columns=["run", *(_boring(chosen, ks) if form == "table" else [])])
-    parts = {str(name): part for name, part in frame.groupby("dataset", sort=False)}
-    if picture is not None:
-        draw(
-            picture,
-            [_line(name, part) for name, part in parts.items()],
-            title=f"evals of {run_name}",
-            x_label="rollout",
-            y_label="mean reward, with its 95 % interval",
-        )
-    write_frame(chosen, form, limit)
-    for name, part in parts.items():
-        echo_chart(f"mean reward by eval, {name}", part["reward_mean"].tolist(), form, chart)
+    drawing = Drawing(
+        "dataset",
+        _line,
+        title=f"evals of {run_name}",
+        x_label="rollout",
+        y_label="mean reward, with its 95 % interval",
+        chart="mean reward by eval",
+    )
+    write_drawn(chosen, frame, drawing, form=form, limit=limit, picture=picture, chart=chart)
 
 
 @evaluation.command(

@@ -20,6 +20,7 @@ from slime_store.cli.options import (
 )
 from slime_store.cli.output import Progress, format_option, write_rows
 from slime_store.cli.stores import StoreOpener
+from slime_store.cli.text import counted
 
 if TYPE_CHECKING:
     from slime_store import SampleFilter
@@ -158,7 +159,7 @@ def echo_tables(done: Sequence[ExportedTable]) -> None:
     """Say on stderr what was written where."""
     for each in done:
         if each.path != "-":
-            click.echo(f"{each.path}: {each.n_rows} rows", err=True)
+            click.echo(f"{each.path}: {counted(each.n_rows, 'rows')}", err=True)
     if not any(each.n_rows for each in done):
         click.echo("warning: no sample meets the conditions", err=True)
 

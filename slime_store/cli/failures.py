@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 import click
@@ -28,6 +30,7 @@ EXIT_CODES = {
     4: "a file or a value cannot be used",
     5: "the database cannot be used",
     6: "something in the store is damaged",
+    141: "whoever read the output closed the pipe, as `| head` does: what SIGPIPE is to other programs",
 }
 
 
@@ -44,10 +47,25 @@ class Failure(click.ClickException):
 
 
 @contextmanager
+def until_the_pipe_closes() -> Iterator[None]:
+    """End quietly, with SIGPIPE's exit code, when whoever reads stdout has seen enough."""
+    try:
+        yield
+        sys.stdout.flush()  # here, where it can be told
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # for what is buffered: Python would complain when it ends
+        with suppress(OSError, ValueError):
+            os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        raise click.exceptions.Exit(141) from None
+
+
+@contextmanager
 def reported() -> Iterator[None]:
     """Turn errors of the store into ``Failure``."""
     try:
-        yield
+        with until_the_pipe_closes():
+            yield
     except StoreNotFoundError as error:
         text = f"there is no store at {error.url}; check --store (or SLIME_STORE_URL), or create one by `import`"
         raise Failure(text, 3) from error
@@ -67,7 +85,5 @@ def reported() -> Iterator[None]:
         raise Failure(str(error), 5) from error
     except StoreError as error:
         raise Failure(str(error), 4) from error
-    except BrokenPipeError:  # whoever read stdout has seen enough; click ends quietly
-        raise
     except OSError as error:
         raise Failure(f"cannot write what was found: {error.strerror or error}", 4) from error

@@ -93,6 +93,7 @@ def write_values(
         for line in values:
             writer.write(line)
         writer.finish()
+        sys.stdout.flush()
     else:
         for text in table_lines(columns, values, terminal_width()):
             click.echo(text)

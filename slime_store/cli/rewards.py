@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from slime_store.cli.charts import chart_option, echo_chart
+from slime_store.cli.charts import chart_option
+from slime_store.cli.drawing import Drawing, write_drawn
 from slime_store.cli.filters import filter_options
 from slime_store.cli.options import columns_option, examples, run_argument
-from slime_store.cli.output import format_option, limit_option, write_frame
-from slime_store.cli.plots import Line, check_picture, draw, plot_option
+from slime_store.cli.output import format_option, limit_option
+from slime_store.cli.plots import Line, check_picture, plot_option
 from slime_store.cli.stores import StoreOpener
 
 if TYPE_CHECKING:
@@ -92,18 +93,15 @@ def show_rewards(
     shown = frame[wanted]
     if columns is None and form == "table":
         shown = shown.drop(columns=[name for name in ("n_none", "n_nan") if not shown[name].any()])
-    parts = {str(kind): part for kind, part in frame.groupby("kind", sort=False)}
-    if picture is not None:
-        draw(
-            picture,
-            [_line(kind, part) for kind, part in parts.items()],
-            title=f"reward of {run_name}",
-            x_label="weight version, in order of first use",
-            y_label="mean reward",
-        )
-    write_frame(shown, form, limit)
-    for kind, part in parts.items():
-        echo_chart(f"mean reward by weight version, {kind}", part["reward_mean"].tolist(), form, chart)
+    drawing = Drawing(
+        "kind",
+        _line,
+        title=f"reward of {run_name}",
+        x_label="weight version, in order of first use",
+        y_label="mean reward",
+        chart="mean reward by weight version",
+    )
+    write_drawn(shown, frame, drawing, form=form, limit=limit, picture=picture, chart=chart)
 
 
 def _line(kind: str, part: Any) -> Line:

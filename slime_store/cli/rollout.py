@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from slime_store.cli.confirming import confirm, yes_option
 from slime_store.cli.options import (
+    LAST_ID,
     attempt_option,
     columns_option,
     examples,
@@ -130,6 +132,89 @@ def show_rollout(
         echo(_lines(found))
 
 
+_rollout_id_argument = click.argument("rollout_id", type=rollout_id_type)
+_kind_option = kind_option("A training rollout, or an eval.", default="train")
+
+
+@rollout.command(
+    "pin",
+    short_help="Keep pruning from touching a rollout.",
+    epilog=examples(
+        'rollout pin qwen3-4b-dapo 40 --note "the baseline in the report"',
+        "rollout pin qwen3-4b-dapo 100 --kind eval",
+    ),
+)
+@run_argument
+@_rollout_id_argument
+@_kind_option
+@click.option("--note", metavar="TEXT", help="Why.")
+@click.pass_obj
+def pin_rollout(
+    opener: StoreOpener, run_name: str, rollout_id: int, kind: Literal["train", "eval"], note: str | None
+) -> None:
+    """Keep `db prune` from touching a rollout of RUN: every attempt of it, also later ones. Again: change the note."""
+    with opener.writing() as store:
+        store.run(run_name, create=False).pin(rollout_id, kind=kind, note=note)
+    click.echo(f"pinned {kind} rollout {rollout_id} of run {run_name!r}", err=True)
+
+
+@rollout.command(
+    "unpin",
+    short_help="Let pruning take a rollout again.",
+    epilog=examples("rollout unpin qwen3-4b-dapo 40"),
+)
+@run_argument
+@_rollout_id_argument
+@_kind_option
+@click.pass_obj
+def unpin_rollout(opener: StoreOpener, run_name: str, rollout_id: int, kind: Literal["train", "eval"]) -> None:
+    """Take the pin of a rollout of RUN away, so that `db prune` may take its arrays."""
+    with opener.writing() as store:
+        was_pinned = store.run(run_name, create=False).unpin(rollout_id, kind=kind)
+    what = "unpinned" if was_pinned else "there was no pin on"
+    click.echo(f"{what} {kind} rollout {rollout_id} of run {run_name!r}", err=True)
+
+
+@rollout.command(
+    "delete",
+    short_help="Delete a rollout, or one attempt of it.",
+    epilog=examples(
+        "rollout delete qwen3-4b-dapo 40 --yes",
+        "rollout delete qwen3-4b-dapo 100 --kind eval --attempt 1 --yes",
+    ),
+)
+@run_argument
+@_rollout_id_argument
+@_kind_option
+@click.option("--attempt", type=click.IntRange(1, LAST_ID), metavar="N", help="Only this attempt, not all of them.")
+@yes_option
+@click.pass_obj
+def delete_rollout(
+    opener: StoreOpener,
+    run_name: str,
+    rollout_id: int,
+    kind: Literal["train", "eval"],
+    attempt: int | None,
+    yes: bool,
+) -> None:
+    """Delete a rollout of RUN for good, with every attempt, also a pinned one. Asks for its id, or for --yes.
+
+    What other rollouts share stays. A run that resumes cannot go on behind a rollout that is gone.
+    """
+    from slime_store.cli.text import counted
+
+    with opener.writing() as store:
+        opened = store.run(run_name, create=False)
+        n_samples = opened.rollout(rollout_id, kind=kind, attempt=attempt).n_samples
+        which = (
+            f"{kind} rollout {rollout_id}" if attempt is None else f"attempt {attempt} of {kind} rollout {rollout_id}"
+        )
+        what = f"{which} of run {run_name!r} with {counted(n_samples, 'samples')}"
+        confirm(what, str(rollout_id), yes=yes)
+        n_deleted = opened.delete_rollout(rollout_id, kind=kind, attempt=attempt)
+    click.echo(f"deleted {counted(n_deleted, 'attempts')} of {kind} rollout {rollout_id} of run {run_name!r}", err=True)
+
+
 def _facts(opened: Run, rollout_id: int, kind: Literal["train", "eval"], attempt: int | None) -> dict[str, Any]:
     from slime_store import SampleFilter
     from slime_store.cli.text import records
@@ -159,20 +244,20 @@ def _facts(opened: Run, rollout_id: int, kind: Literal["train", "eval"], attempt
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     from slime_store.cli.output import cell_text
     from slime_store.cli.terminal import terminal_width
-    from slime_store.cli.text import document, facts, heading, section, table
+    from slime_store.cli.text import counted, document, facts, heading, section, table
 
     width = terminal_width()
     rewards = found["rewards"]
     shown = [f"{name} {cell_text(value)}" for name, value in rewards.items() if value is not None]
     types = found["reward_types"]
     others = [f"{n} {name}" for name, n in types.items() if name not in ("float", "int", "bool")]
-    groups_of = f" in {found['n_groups']:,} groups" if found["kind"] == "train" else ""
+    groups_of = f" in {counted(found['n_groups'], 'groups')}" if found["kind"] == "train" else ""
     yield heading(f"{found['kind']} rollout {found['rollout_id']}, run {found['run']}")
     yield from facts(
         [
             ("attempt", f"{found['attempt']}, session {found['session']}, {found['status']}"),
             ("recorded", found["finished_at"]),
-            ("samples", f"{found['n_samples']:,}{groups_of}, {found['n_tokens']:,} tokens"),
+            ("samples", f"{found['n_samples']:,}{groups_of}, {counted(found['n_tokens'], 'tokens')}"),
             ("statuses", _counts(found["statuses"])),
             ("versions", _counts(found["weight_versions"]) or None),
             ("reward", ", ".join([*shown, *(["; ".join(others)] if others else [])]) or None),
@@ -188,7 +273,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         names = [name for name in _GROUP_COLUMNS if name not in left_out]
         n_equal = sum(bool(group["zero_std"]) for group in groups)
         what = "groups" if found["kind"] == "train" else "prompts"
-        yield from section(f"{len(groups)} {what}, {n_equal} with equal rewards", width)
+        yield from section(f"{counted(len(groups), what)}, {n_equal} with equal rewards", width)
         yield from table(names, [[group[name] for name in names] for group in groups[:_MOST_GROUPS]], width)
         if len(groups) > _MOST_GROUPS:
             yield f"… {len(groups) - _MOST_GROUPS} more; `slime-store group list` or --format json shows all"

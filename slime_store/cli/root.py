@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
 from slime_store import __version__
-from slime_store.cli.failures import EXIT_CODES, reported
+from slime_store.cli.failures import EXIT_CODES, reported, until_the_pipe_closes
 from slime_store.cli.lazy import LazyGroup
 from slime_store.cli.stores import StoreOpener
 
 
 class _Root(LazyGroup):
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        """Parse the words; ``--help`` and ``--version`` are printed here."""
+        with until_the_pipe_closes():
+            return super().make_context(*args, **options)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; errors of the store become one line on stderr and an exit code."""
         try:

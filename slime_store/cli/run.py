@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slime_store.cli.confirming import confirm, yes_option
 from slime_store.cli.options import examples, run_argument, show_format_option
 from slime_store.cli.output import format_option, limit_option, write_rows
 from slime_store.cli.stores import StoreOpener
@@ -72,6 +73,30 @@ def show_run(opener: StoreOpener, run_name: str, form: str) -> None:
         echo(_lines(facts))
 
 
+@run.command(
+    "delete",
+    short_help="Delete a run with all of its rollouts.",
+    epilog=examples("run delete qwen3-4b-dapo --yes"),
+)
+@run_argument
+@yes_option
+@click.pass_obj
+def delete_run(opener: StoreOpener, run_name: str, yes: bool) -> None:
+    """Delete RUN for good, with every rollout, also pinned ones. Asks for the name of the run, or for --yes.
+
+    What other runs share stays. Interrupted, it is gone on with by running it again. `db prune --vacuum` gives the
+    space back to the file system.
+    """
+    from slime_store.cli.text import counted
+
+    with opener.writing() as store:
+        infos = store.run(run_name, create=False).rollouts()
+        size = f"{counted(len(infos), 'rollouts')}, {counted(sum(info.n_samples for info in infos), 'samples')}"
+        confirm(f"run {run_name!r} with {size}", run_name, yes=yes)
+        n_deleted = store.delete_run(run_name)
+    click.echo(f"deleted run {run_name!r}: {counted(n_deleted, 'recordings')}", err=True)
+
+
 def _facts(opened: Run) -> dict[str, Any]:
     from slime_store import SampleFilter
     from slime_store.cli.text import records
@@ -121,8 +146,11 @@ def _lines(run: dict[str, Any]) -> Iterator[str]:
 
 
 def _amount(counts: dict[str, Any]) -> str:
+    from slime_store.cli.text import counted
+
     if not counts["n_rollouts"]:
         return "no rollouts"
     span = f"{counts['first_rollout_id']} to {counts['last_rollout_id']}"
-    size = f"{counts['n_samples']:,} samples, {counts['n_tokens']:,} tokens, {counts['n_bytes'] / 1e6:,.1f} MB"
-    return f"{counts['n_rollouts']:,} rollouts ({span}), {size}"
+    parts = [f"{counted(counts['n_rollouts'], 'rollouts')} ({span})"]
+    parts += [counted(counts["n_samples"], "samples"), counted(counts["n_tokens"], "tokens")]
+    return ", ".join([*parts, f"{counts['n_bytes'] / 1e6:,.1f} MB"])

@@ -11,7 +11,7 @@ import click
 
 from slime_store.cli.charts import strip
 from slime_store.cli.terminal import one_line, wrapped
-from slime_store.cli.text import DEFAULT_WIDTH, document, facts, inline, section
+from slime_store.cli.text import DEFAULT_WIDTH, counted, document, facts, inline, section
 from slime_store.interchange.values import plain
 from slime_store.types import LocatedSample
 
@@ -125,7 +125,7 @@ def _log_probs(sample: Any, width: int | None) -> Iterator[str]:
     room = max(10, width or DEFAULT_WIDTH)
     per_cell = -(-len(values) // (room * _STRIP_LINES))
     each = f", {per_cell} tokens in each block" if per_cell > 1 else ""
-    yield from section(f"log-probs of {len(values)} tokens: {mean}{each}", width)
+    yield from section(f"log-probs of {counted(len(values), 'tokens')}: {mean}{each}", width)
     cells = [_cell(values, mask, start, per_cell) for start in range(0, len(values), per_cell)]
     for start in range(0, len(cells), room):
         yield _coloured(cells[start : start + room])
@@ -134,8 +134,8 @@ def _log_probs(sample: Any, width: int | None) -> Iterator[str]:
 def _cell(values: Sequence[float], mask: Sequence[float], start: int, n: int) -> tuple[float, bool]:
     """The probability of the least likely token, and whether any token counts in the loss."""
     part = [value for value in values[start : start + n] if value == value]
-    counted = len(mask) != len(values) or any(mask[start : start + n])
-    return math.exp(min(0.0, *part, 0.0)) if part else 0.0, counted
+    counts = len(mask) != len(values) or any(mask[start : start + n])
+    return math.exp(min(0.0, *part, 0.0)) if part else 0.0, counts
 
 
 def _coloured(cells: Sequence[tuple[float, bool]]) -> str:
@@ -151,15 +151,17 @@ def _coloured(cells: Sequence[tuple[float, bool]]) -> str:
     return "".join(pieces)
 
 
-def _style(probability: float, counted: bool) -> str:
-    if not counted:
+def _style(probability: float, counts: bool) -> str:
+    if not counts:
         return "dim"
     return "red" if probability < _LEAST else "yellow" if probability < _LITTLE else "green"
 
 
 def _mask(mask: Any) -> str | None:
     numbers = _numbers(mask)
-    return f"{sum(map(bool, numbers))} of {len(numbers)} response tokens count" if mask is not None else None
+    return (
+        f"{sum(map(bool, numbers))} of {counted(len(numbers), 'response tokens')} counted" if mask is not None else None
+    )
 
 
 def _numbers(values: Any) -> list[Any]:

@@ -17,6 +17,11 @@ MOST_ENTRIES = 20
 """Entries of a document that are shown to people."""
 
 
+def counted(n: int, plural: str) -> str:
+    """Return a number and what it counts: "1 run", "1,024 runs"; the name is one of those that end with s."""
+    return f"{n:,} {plural.removesuffix('s') if n == 1 else plural}"
+
+
 def heading(text: str) -> str:
     """Return the first line."""
     return click.style(one_line(text), bold=True)

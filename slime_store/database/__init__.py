@@ -9,6 +9,7 @@ from slime_store.database.failures import translate_os_error, translated
 from slime_store.database.filesystem import filesystem_type
 from slime_store.database.journal import settle_journal, truncate_log
 from slime_store.database.pages import copy_pages
+from slime_store.database.reconnection import reconnecting
 from slime_store.database.transactions import read, write
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "in_binary",
     "insert_rows",
     "read",
+    "reconnecting",
     "schema_change",
     "settle_journal",
     "tell_after_fork",

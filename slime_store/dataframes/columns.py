@@ -65,8 +65,12 @@ class Family:
     meaning: str
 
     def column(self, path: tuple[str, ...]) -> Column:
-        """Return the column at a path: a key is written as it is, a longer path as the JSON list of its keys."""
-        key = path[0] if len(path) == 1 and _parsed(path[0]) is None else json.dumps(path, ensure_ascii=False)
+        """Return the column at a path: a key is written as it is, a longer path as the JSON list of its keys.
+
+        The list has no blanks, as in ``v_metrics`` and ``v_sample_rewards``; ``columns=`` takes it with blanks as well.
+        """
+        is_plain = len(path) == 1 and _parsed(path[0]) is None
+        key = path[0] if is_plain else json.dumps(path, ensure_ascii=False, separators=(",", ":"))
         return Column(searchable(f"{self.name}.{key}"), self.kind, self.meaning, default=False, path=path)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from slime_store.database import reconnecting
 from slime_store.dataframes.building import frame_of
 from slime_store.dataframes.columns import Columns
 from slime_store.dataframes.declared.aggregates import EVAL_COMPARE, EVAL_COMPARE_SUMMARY
@@ -158,6 +159,7 @@ def _flip(before: _Prompt, after: _Prompt) -> str:
     return "gained" if after.solved else "lost"
 
 
+@reconnecting
 def _pairs(
     run: RunReader,
     before: tuple[int, int | None],

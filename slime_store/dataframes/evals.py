@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from slime_store.database import reconnecting
 from slime_store.dataframes.building import frame_of
 from slime_store.dataframes.columns import Column, Columns, Frame
 from slime_store.dataframes.declared.aggregates import EVAL_SUMMARY, PASS_AT, pass_at
@@ -93,6 +94,7 @@ def eval_samples(questions: Questions, *more: str) -> EvalSamples:
     )
 
 
+@reconnecting
 def eval_summary_df(
     source: Source,
     where: SampleFilter | None = None,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from slime_store.database import reconnecting
 from slime_store.dataframes.building import frame_of, repeated
 from slime_store.dataframes.columns import Columns
 from slime_store.dataframes.declared.aggregates import GROUPS, PASS_AT, PROMPTS
@@ -28,6 +29,7 @@ from slime_store.types import SampleFilter
 _OF_ROLLOUT = ("run", "kind", "rollout_id", "attempt", "session")
 
 
+@reconnecting
 def groups_df(
     source: Source,
     where: SampleFilter | None = None,
@@ -79,6 +81,7 @@ def groups_df(
     return given(frame_of(chosen, values, groups.n_groups), table.problems, strict)
 
 
+@reconnecting
 def prompts_df(
     source: Source,
     where: SampleFilter | None = None,

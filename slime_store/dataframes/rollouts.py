@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from slime_store.database import reconnecting
 from slime_store.dataframes.building import Problem, frame_of
 from slime_store.dataframes.columns import Column, Columns
 from slime_store.dataframes.declared.aggregates import METRICS_LONG, METRICS_WIDE, ROLLOUTS
@@ -27,6 +28,7 @@ _OF_HEAD = ("run", "kind", "rollout_id", "attempt", "session")
 Path = tuple[str, ...]
 
 
+@reconnecting
 def rollouts_df(
     source: Source,
     where: SampleFilter | None = None,
@@ -69,6 +71,7 @@ def rollouts_df(
     return given(frame_of(chosen, values, len(heads)), problems, strict)
 
 
+@reconnecting
 def metrics_df(
     source: Source,
     where: SampleFilter | None = None,

@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 
 import pandas as pd
 
+from slime_store.database import reconnecting
 from slime_store.dataframes.building import Problem, frame_of
 from slime_store.dataframes.columns import Column, Columns, Frame
 from slime_store.dataframes.declared.samples import EVAL, SAMPLES
@@ -100,6 +101,7 @@ def eval_df(
     return _frame(EVAL, source, only_eval(where), columns, strict, limit, offset)
 
 
+@reconnecting
 def _frame(
     frame: Frame,
     source: Source,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from slime_store.database import reconnecting
 from slime_store.dataframes.building import frame_of
 from slime_store.dataframes.columns import Columns
 from slime_store.dataframes.declared.aggregates import WEIGHT_VERSIONS
@@ -24,6 +25,7 @@ from slime_store.types import SampleFilter
 Attribute = Literal["last", "first", "each"]
 
 
+@reconnecting
 def weight_versions_df(
     source: Source,
     where: SampleFilter | None = None,
@@ -171,8 +173,6 @@ def _sums_of(table: SampleTable, questions: Questions, attribute: Attribute) -> 
     is_summed = ~((low < -MAX_SUMMED) | (high > MAX_SUMMED))  # also without rewards
     n_rewards = groups.count(~np.isnan(rewards))
     columns = [
-        [table.heads[number].pk for number in table.head[rows[first]].tolist()],
-        [None if key < 0 else key for key in keys[first].tolist()],
         groups.count().tolist(),
         n_rewards.tolist(),
         groups.count(none).tolist(),
@@ -184,6 +184,8 @@ def _sums_of(table: SampleTable, questions: Questions, attribute: Attribute) -> 
         groups.count(truncated).tolist(),
         groups.count(~np.isnan(lengths)).tolist(),
         groups.total(lengths).tolist(),
+        [table.heads[number].pk for number in table.head[rows[first]].tolist()],
+        [None if key < 0 else key for key in keys[first].tolist()],
     ]
     return [Sums(*row) for row in zip(*columns, strict=True)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from slime_store.mapping.encoded import SAMPLE_COLUMNS, EncodedSample
 
@@ -25,7 +25,12 @@ _RESPONSE_LENGTH = SAMPLE_COLUMNS.index("response_length")
 
 @dataclass(frozen=True)
 class Summary:
-    """Sums over some samples of one rollout; fields as the columns of ``rollout_weight_versions``."""
+    """Sums over some samples of one rollout; fields as the columns of ``rollout_weight_versions``.
+
+    Attributes:
+        reward_sum: None: a reward is infinite or beyond 1e100.
+        reward_m2: sum of the squared distances from the mean of these samples; None as for ``reward_sum``.
+    """
 
     n_samples: int
     n_rewards: int
@@ -38,6 +43,9 @@ class Summary:
     n_truncated: int
     n_response_lengths: int
     response_length_sum: float
+
+
+SUMMARY_COLUMNS = tuple(field.name for field in fields(Summary))
 
 
 def summaries(

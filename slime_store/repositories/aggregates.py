@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Connection, Table
 
 from slime_store.database import insert_rows
-from slime_store.mapping.aggregates import Summary, summaries
+from slime_store.mapping.aggregates import SUMMARY_COLUMNS, summaries
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.models import RolloutMetricRow, RolloutWeightVersionRow
 from slime_store.repositories.resume import JOURNAL
-
-_SUMS = tuple(field.name for field in fields(Summary))
 
 
 class AggregateRepository:
@@ -39,8 +36,8 @@ class AggregateRepository:
             return
         rows = []
         for attribution, position, key, summary in summaries(rollout.samples, versions):
-            rows.append((rollout_pk, attribution, position, key, *[getattr(summary, name) for name in _SUMS]))
-        names = ("rollout_pk", "attribution", "position", "weight_version_pk", *_SUMS)
+            rows.append((rollout_pk, attribution, position, key, *[getattr(summary, name) for name in SUMMARY_COLUMNS]))
+        names = ("rollout_pk", "attribution", "position", "weight_version_pk", *SUMMARY_COLUMNS)
         self._insert(RolloutWeightVersionRow, names, rows)
         entries = [(rollout_pk, *key, value) for key, value in rollout.metric_values.items()]
         self._insert(RolloutMetricRow, ("rollout_pk", "depth", "key", "value"), entries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,11 +13,14 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Row, Table, delete, exists, select, update
 
 from slime_store.blobs import PART_BYTES, BlobDirectory, Payload
-from slime_store.codecs.arrays import decode_array, dtype_of
+from slime_store.codecs.arrays import decode_for_reading, dtype_of
 from slime_store.database import chunked, in_binary, insert_rows
 from slime_store.errors import BlobCorruptError, BlobMissingError
 from slime_store.models import BlobPartRow, BlobReferenceRow, BlobRow
 from slime_store.repositories.inserts import insert_unless_present
+
+_AT_ONCE_BYTES = 4 << 20
+"""Parts that a query's result may hold at a time, beside the blob that is put together from them."""
 
 _IN_DOCUMENTS = re.compile(r'"blob":\s*"([0-9a-f]{64})"')
 
@@ -146,7 +150,7 @@ class BlobRepository:
         rows = self._rows(BlobRow.digest, digests)
         stored = self._stored(rows)
         return {
-            row.digest: decode_array(
+            row.digest: decode_for_reading(
                 row.codec, row.dtype, (row.n_raw_bytes // dtype_of(row.dtype).itemsize,), stored.pop(row.id)
             ).tobytes()
             for row in rows
@@ -160,12 +164,17 @@ class BlobRepository:
 
     def _stored(self, rows: Sequence[Row[Any]]) -> dict[int, bytes]:
         """Return the stored bytes of blobs by key, from their side files and from the parts in the database."""
-        parts: dict[int, list[bytes]] = {row.id: [] for row in rows if row.file_name is None}
-        for chunk in chunked(list(parts)):
-            query = select(BlobPartRow.blob_pk, BlobPartRow.data).where(BlobPartRow.blob_pk.in_(chunk))
-            for pk, data in self._connection.execute(in_binary(query.order_by(BlobPartRow.blob_pk, BlobPartRow.part))):
-                parts[pk].append(data)
-        stored = {pk: b"".join(data) for pk, data in parts.items()}
+        wholes = {row.id: io.BytesIO() for row in rows if row.file_name is None}
+        is_large = sum(row.n_bytes for row in rows if row.file_name is None) > _AT_ONCE_BYTES
+        for chunk in chunked(list(wholes)):
+            query = in_binary(select(BlobPartRow.blob_pk, BlobPartRow.data).where(BlobPartRow.blob_pk.in_(chunk)))
+            query = query.order_by(BlobPartRow.blob_pk, BlobPartRow.part)
+            if is_large:
+                query = query.execution_options(yield_per=_AT_ONCE_BYTES // PART_BYTES)
+            for pk, data in self._connection.execute(query):
+                wholes[pk].write(data)
+        stored = {pk: whole.getvalue() for pk, whole in wholes.items()}  # its own bytes, no copy of them
+        del wholes
         for row in rows:
             if row.file_name is not None:
                 if self._directory is None:

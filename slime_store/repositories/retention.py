@@ -115,6 +115,12 @@ class RetentionRepository:
         )
         return self._connection.execute(select(RolloutRow.id).where(RolloutRow.id == pk, ~pinned)).scalar() is not None
 
+    def is_left(self, pk: int, *, with_arrays: bool) -> bool:
+        """Return whether a rollout is there, and ``with_arrays`` was not pruned."""
+        query = select(RolloutRow.id).where(RolloutRow.id == pk)
+        query = query.where(RolloutRow.pruned_at.is_(None)) if with_arrays else query
+        return self._connection.execute(query).scalar() is not None
+
     def pin(self, kind: str, rollout_id: int, note: str | None, now: datetime) -> None:
         """Pin a rollout; pinning it again changes the note."""
         self.unpin(kind, rollout_id)

@@ -69,6 +69,12 @@ class RunRepository:
         columns = SessionRow.ordinal, SessionRow.host, SessionRow.pid, SessionRow.started_at
         return self._connection.execute(select(*columns).where(SessionRow.id == pk)).one()
 
+    def find_session(self, run_pk: int, host: str, pid: int, started_at: datetime) -> int | None:
+        """Return the key of the session that a process began at this time, or None."""
+        same = SessionRow.run_pk == run_pk, SessionRow.host == host, SessionRow.pid == pid
+        query = select(SessionRow.id).where(*same, SessionRow.started_at == started_at)
+        return self._connection.execute(query).scalar()
+
     def get(self, name: str) -> StoredRun:
         """Return a run.
 

@@ -46,7 +46,8 @@ def copy_store(
     groups of rollouts under way, imports, prompts, blobs and side files. A rollout is copied in one transaction: a copy
     that was interrupted is gone on with by running it again, and running it after more was recorded brings the target
     up to date, deleting there what was deleted in the source. In the end every rollout's stored bytes are compared on
-    both sides, and every shared content with its digest. Memory stays at about two payloads.
+    both sides, and every shared content with its digest. Memory stays at about two payloads
+    and 16 MB, whatever the number of samples.
 
     Args:
         source: an open store; read-only will do. Others may go on writing to it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from slime_store.database import reconnecting
 from slime_store.mapping.encode import RolloutEncoder
 from slime_store.repositories.imports import ImportOrigin, ImportRepository
 from slime_store.repositories.rollouts import RolloutRepository
@@ -38,6 +39,7 @@ class ImportSource:
     session_pk: int | None = None
 
 
+@reconnecting
 def find_import(run: Run, source_digest: bytes, kind: Kind, rollout_id: int) -> int | None:
     """Return the attempt at this rollout that was imported from the same content, or None."""
     with run._handle.reading() as connection:
@@ -74,6 +76,7 @@ def record_import(
     return write_rollout(run._handle, request, encoded)
 
 
+@reconnecting
 def join_session(run: Run, there: Run, info: RolloutInfo) -> tuple[int, bool]:
     """Return to which session of a run something belongs that was recorded in another store, and whether it is current.
 
@@ -91,6 +94,7 @@ def join_session(run: Run, there: Run, info: RolloutInfo) -> tuple[int, bool]:
         return session_pk, not imports.is_made_anew(info.kind, info.rollout_id, session_pk, origin.started_at)
 
 
+@reconnecting
 def find_extras(run: Run, kind: Kind, rollout_id: int, attempt: int | None) -> tuple[int, dict[Any, Any]]:
     """Return the number of an attempt (None: the newest complete one), and what else the file that it came from held.
 

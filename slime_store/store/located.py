@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from operator import index
 from typing import Any, Literal
 
+from slime_store.database import reconnecting
 from slime_store.errors import SampleNotFoundError
 from slime_store.mapping.encode import prompt_digest
 from slime_store.repositories.rollouts import RolloutRepository
@@ -61,6 +62,7 @@ def iter_located(
             yield LocatedSample(_place(row, position, datasets.get(position)), sample)
 
 
+@reconnecting
 def load_sample(
     run: Run,
     rollout_id: int,
@@ -102,6 +104,7 @@ def load_sample(
     return LocatedSample(_place(row, position, datasets.get(position)), page[0][1])
 
 
+@reconnecting
 def count_samples(source: Source, where: SampleFilter | None = None) -> int:
     """Return how many samples meet a filter. Reads no sample, unless the filter asks for metadata."""
     where = where or SampleFilter()
@@ -117,6 +120,7 @@ def _pk_of(source: Source) -> int | None:
     return source._pk if isinstance(source, Run) else None
 
 
+@reconnecting
 def _datasets(source: Source, rollout_pk: int) -> dict[int, str]:
     with source._handle.reading() as connection:
         rows = SelectionRepository(connection, None, SampleFilter()).datasets(rollout_pk)

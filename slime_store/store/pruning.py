@@ -9,9 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from slime_store.database import reconnecting
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.resume import ResumeRepository
-from slime_store.repositories.retention import RetentionRepository
+from slime_store.repositories.retention import Freed, RetentionRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.store.handle import StoreHandle
@@ -39,23 +40,13 @@ def prune(
     rollouts = None if keep_rollouts_last is None else _number("keep_rollouts_last", keep_rollouts_last)
     if not dry_run:
         handle.check_writable("prune a run")
-    with handle.reading() as connection:
-        plan = _plan(connection, run_pk, arrays, rollouts)
+    plan = _plan(handle, run_pk, arrays, rollouts)
     if dry_run:
         return PruneReport(0, len(plan.prune), len(plan.delete), plan.n_pinned, plan.n_needed)
     by = f"prune(keep_arrays_last={arrays})"
     freed = n_pruned = n_deleted = 0
     for pk, deletes in [*((pk, True) for pk in plan.delete), *((pk, False) for pk in plan.prune)]:
-        with handle.writing("prune a run") as connection:
-            lock_shared_content(connection, exclusive=True)
-            RunRepository(connection).lock(run_pk)
-            repository, blobs = RetentionRepository(connection, run_pk), handle.blobs(connection)
-            if not repository.may_go(pk):  # pinned since the plan was made
-                continue
-            if deletes:
-                done = repository.delete(pk, RolloutRepository(connection, run_pk), blobs)
-            else:
-                done = repository.drop_arrays(pk, blobs, utc_now(), by)
+        done = _take(handle, run_pk, pk, None if deletes else by, [])
         if done is not None:
             remove_files(handle, done.files)
             freed += done.n_bytes
@@ -64,7 +55,33 @@ def prune(
     return PruneReport(freed, n_pruned, n_deleted, plan.n_pinned, plan.n_needed)
 
 
-def _plan(connection: Connection, run_pk: int, keep_arrays: int, keep_rollouts: int | None) -> _Plan:
+@reconnecting
+def _take(handle: StoreHandle, run_pk: int, pk: int, by: str | None, tried: list[Freed]) -> Freed | None:
+    """Take the arrays from a rollout, or delete it (``by`` is None); None when it is gone or pinned meanwhile."""
+    with handle.writing("prune a run") as connection:
+        lock_shared_content(connection, exclusive=True)
+        RunRepository(connection).lock(run_pk)
+        repository, blobs = RetentionRepository(connection, run_pk), handle.blobs(connection)
+        if tried and not repository.is_left(pk, with_arrays=by is not None):
+            return tried[-1]
+        if not repository.may_go(pk):
+            return None
+        if by is None:
+            done = repository.delete(pk, RolloutRepository(connection, run_pk), blobs)
+        else:
+            done = repository.drop_arrays(pk, blobs, utc_now(), by)
+        if done is not None:
+            tried.append(done)
+    return done
+
+
+@reconnecting
+def _plan(handle: StoreHandle, run_pk: int, keep_arrays: int, keep_rollouts: int | None) -> _Plan:
+    with handle.reading() as connection:
+        return _planned(connection, run_pk, keep_arrays, keep_rollouts)
+
+
+def _planned(connection: Connection, run_pk: int, keep_arrays: int, keep_rollouts: int | None) -> _Plan:
     repository = RetentionRepository(connection, run_pk)
     rows = repository.complete()
     pinned = {(pin.kind, pin.rollout_id) for pin in repository.pins()}

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from slime_store.database import reconnecting
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
@@ -48,6 +49,7 @@ class RunReader:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self._handle.config.display_url!r})"
 
+    @reconnecting
     def load_train(
         self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None
     ) -> RolloutFnTrainOutput:
@@ -68,6 +70,7 @@ class RunReader:
             self._handle, self.name, self._pk, rollout_number(rollout_id), attempt_number(attempt), kind
         )
 
+    @reconnecting
     def load_eval(
         self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None
     ) -> RolloutFnEvalOutput:
@@ -77,6 +80,7 @@ class RunReader:
             self._handle, self.name, self._pk, rollout_number(rollout_id), attempt_number(attempt), kind
         )
 
+    @reconnecting
     def load_batch(self, rollout_id: int, *, attempt: int | None = None, reward_key: str | None = None) -> RolloutBatch:
         """Return a train rollout as the batch that training reads, without making samples or lists of numbers.
 
@@ -138,6 +142,7 @@ class RunReader:
         kind = loading.sample_class(sample_type)
         return walking.iter_samples(self._handle, self._pk, where or SampleFilter(), wanted, batch_size, kind)
 
+    @reconnecting
     def rollouts(self, kind: Literal["train", "eval"] | None = None, *, attempts: bool = False) -> list[RolloutInfo]:
         """Return what is recorded: train first, then by rollout id.
 
@@ -151,6 +156,7 @@ class RunReader:
             rows = RolloutRepository(connection, self._pk).infos(kind, all_attempts=attempts)
         return [rollout_info(row) for row in rows]
 
+    @reconnecting
     def rollout(
         self, rollout_id: int, *, kind: Literal["train", "eval"] = "train", attempt: int | None = None
     ) -> RolloutInfo:
@@ -169,23 +175,27 @@ class RunReader:
             found = rollouts.find(self.name, kind, rollout_number(rollout_id), attempt_number(attempt))
             return rollout_info(rollouts.info(found.id))
 
+    @reconnecting
     def info(self) -> RunInfo:
         """Return the run's record."""
         with self._handle.reading() as connection:
             return run_info(RunRepository(connection).get(self.name))
 
+    @reconnecting
     def sessions(self) -> list[SessionInfo]:
         """Return every process that wrote to the run, oldest first."""
         with self._handle.reading() as connection:
             rows = RunRepository(connection).sessions(self._pk)
         return [session_info(row) for row in rows]
 
+    @reconnecting
     def weight_versions(self) -> list[WeightVersionInfo]:
         """Return every weight version of the run, in the order of first use."""
         with self._handle.reading() as connection:
             rows = WeightVersionRepository(connection).of_run(self._pk)
         return [weight_version_info(row) for row in rows]
 
+    @reconnecting
     def resume(
         self,
         *,

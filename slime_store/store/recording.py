@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 import sqlalchemy as sa
 
 from slime_store.blobs import PayloadWriter
-from slime_store.database import translated
-from slime_store.errors import AlreadyImportedError, ConnectionFailedError, RolloutExistsError, StoreError
+from slime_store.database import reconnecting, translated
+from slime_store.errors import AlreadyImportedError, RolloutExistsError, StoreError
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.aggregates import AggregateRepository
 from slime_store.repositories.blobs import BlobRepository
@@ -41,11 +39,6 @@ from slime_store.store.versions import RolloutVersions
 from slime_store.types import RolloutInfo
 
 OnConflict = Literal["new_attempt", "replace", "error"]
-
-RECONNECT_SECONDS = (0.1, 0.3, 1.0, 2.0, 4.0)
-"""How long to wait before a record is tried again, each time that the connection to the server failed."""
-
-_log = logging.getLogger("slime_store")
 
 
 @dataclass(frozen=True)
@@ -108,16 +101,10 @@ def write_rollouts(handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, 
     Compressing happens before the transaction, so that other writers wait only for the inserts. When the connection
     breaks, the record is tried again; each try first looks whether the one before it was committed after all.
     """
-    tried: list[Tried] = []
-    for seconds in RECONNECT_SECONDS:
-        try:
-            return _write_rollouts(handle, rollouts, tried)
-        except ConnectionFailedError as error:
-            _log.warning("%s; recording is tried again in %g s", error, seconds)
-            time.sleep(seconds)
-    return _write_rollouts(handle, rollouts, tried)
+    return _write_rollouts(handle, rollouts, [])
 
 
+@reconnecting
 def _write_rollouts(
     handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, EncodedRollout]], tried: list[Tried]
 ) -> list[RolloutInfo]:

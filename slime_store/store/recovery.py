@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from slime_store.database import reconnecting
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
@@ -26,6 +28,7 @@ class Recovery:
     _pk: int
     _handle: StoreHandle
 
+    @reconnecting
     def begin_session(self, *, checkpoint_rollout_id: int | None, lineage: dict[str, Any] | None = None) -> None:
         """Note where this process's session starts.
 
@@ -40,23 +43,33 @@ class Recovery:
 
     def record_checkpoint(self, rollout_id: int) -> None:
         """Note that the training state after a rollout was saved, so that ``resume`` starts there by default."""
+        self._record_checkpoint(rollout_number(rollout_id), utc_now())
+
+    @reconnecting
+    def _record_checkpoint(self, rollout_id: int, now: datetime) -> None:
         session_pk = self._session()
         with self._handle.writing("note a checkpoint") as connection:
-            repository = ResumeRepository(connection, self._pk)
-            repository.add_checkpoint(session_pk, rollout_number(rollout_id), utc_now())
+            RunRepository(connection).lock(self._pk)
+            ResumeRepository(connection, self._pk).add_checkpoint(session_pk, rollout_id, now)
 
     def adopt(self, info: RolloutInfo) -> None:
         """Note that this session was handed a recorded rollout, of this or another run, instead of generating it."""
+        self._adopt(info, utc_now())
+
+    @reconnecting
+    def _adopt(self, info: RolloutInfo, now: datetime) -> None:
         session_pk = self._session()
         with self._handle.writing("adopt a rollout") as connection:
+            RunRepository(connection).lock(self._pk)
             source = RunRepository(connection).get(info.run)
             row = RolloutRepository(connection, source.id).find(info.run, info.kind, info.rollout_id, info.attempt)
-            ResumeRepository(connection, self._pk).adopt(session_pk, row.id, utc_now())
+            ResumeRepository(connection, self._pk).adopt(session_pk, row.id, now)
 
     def journal(self, *, on_error: Callable[[Exception], None] | None = None) -> Journal:
         """Return a writer for the finished groups of rollouts under way; see ``Journal``."""
         return Journal(self._handle, self.name, self._pk, on_error)
 
+    @reconnecting
     def load_state(self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None) -> Any:
         """Return the data source's state that was recorded with a train rollout, or None.
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
 
+from slime_store.database import reconnecting
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.retention import RetentionRepository
 from slime_store.repositories.rollouts import RolloutRepository
+from slime_store.repositories.runs import RunRepository
 from slime_store.store.infos import attempt_number, rollout_number
 from slime_store.store.pruning import prune
 from slime_store.store.reading import RunReader
@@ -28,14 +31,20 @@ class RunRetention(RunReader):
         Raises:
             RolloutNotFoundError: there is nothing to delete.
         """
-        number, attempt = rollout_number(rollout_id), attempt_number(attempt)
+        return self._delete_rollout(rollout_number(rollout_id), kind, attempt_number(attempt), set())
+
+    @reconnecting
+    def _delete_rollout(self, number: int, kind: Kind, attempt: int | None, tried: set[int]) -> int:
         with self._handle.writing("delete a rollout") as connection:
-            lock_shared_content(connection, exclusive=True)
+            lock_shared_content(connection, exclusive=True)  # so an earlier try has ended
             rollouts = RolloutRepository(connection, self._pk)
             found = rollouts.attempts(kind, number)
+            if tried and tried.isdisjoint(pk for pk, _ in found):
+                return len(tried)
             pks = [pk for pk, n in found if attempt in (None, n)]
             if not pks:
                 rollouts.find(self.name, kind, number, attempt)  # raises, with the nearest ids
+            tried.update(pks)
             files = delete_rollouts(connection, rollouts, self._handle.blobs(connection), pks)
             if len(pks) == len(found):
                 RetentionRepository(connection, self._pk).unpin(kind, number)
@@ -75,16 +84,27 @@ class RunRetention(RunReader):
         Raises:
             RolloutNotFoundError: it is not recorded.
         """
-        number = rollout_number(rollout_id)
+        self._pin(rollout_number(rollout_id), kind, note, utc_now())
+
+    @reconnecting
+    def _pin(self, number: int, kind: Kind, note: str | None, now: datetime) -> None:
         with self._handle.writing("pin a rollout") as connection:
+            RunRepository(connection).lock(self._pk)
             RolloutRepository(connection, self._pk).find(self.name, kind, number, None)
-            RetentionRepository(connection, self._pk).pin(kind, number, note, utc_now())
+            RetentionRepository(connection, self._pk).pin(kind, number, note, now)
 
     def unpin(self, rollout_id: int, *, kind: Kind = "train") -> bool:
         """Take a pin away; return whether there was one."""
-        with self._handle.writing("unpin a rollout") as connection:
-            return RetentionRepository(connection, self._pk).unpin(kind, rollout_number(rollout_id))
+        return self._unpin(rollout_number(rollout_id), kind, [])
 
+    @reconnecting
+    def _unpin(self, number: int, kind: Kind, found: list[bool]) -> bool:
+        with self._handle.writing("unpin a rollout") as connection:
+            RunRepository(connection).lock(self._pk)
+            found.append(RetentionRepository(connection, self._pk).unpin(kind, number))
+        return any(found)
+
+    @reconnecting
     def pins(self) -> list[PinInfo]:
         """Return the pinned rollouts: train first, then by id."""
         with self._handle.reading() as connection:

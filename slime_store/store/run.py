@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Literal, overload
 
+from slime_store.database import reconnecting
 from slime_store.errors import InvalidOutputError
 from slime_store.mapping.columns import version_label
 from slime_store.mapping.encode import RolloutEncoder, as_eval, as_train
@@ -33,6 +34,7 @@ class Run(RunRetention):
         """What recording loops do so that ``resume`` works: journal, checkpoints, adoption."""
         return Recovery(self.name, self._pk, self._handle)
 
+    @reconnecting
     def sibling(self, name: str) -> Run:
         """Return another run of the same store.
 
@@ -162,6 +164,7 @@ class Run(RunRetention):
             encoded = RolloutEncoder(strict=strict, copy=background).evaluation(data, metrics, state)
         return self._record(request, encoded, background)
 
+    @reconnecting
     def record_weight_version(
         self,
         label: str,

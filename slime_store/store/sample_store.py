@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from slime_store.codecs.documents import is_clean
 from slime_store.config import StoreConfig
+from slime_store.database import reconnecting
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.stats import count_everything, database_bytes
 from slime_store.store.handle import StoreHandle
@@ -68,6 +69,7 @@ class SampleStore:
         """The address for people, without the password."""
         return self._handle.config.display_url
 
+    @reconnecting
     def run(self, name: str, *, config: dict[str, Any] | None = None, create: bool = True) -> Run:
         """Return a run, adding it unless it is present.
 
@@ -94,11 +96,13 @@ class SampleStore:
         handle.sessions.note_config(pk, document)
         return Run(name, pk, handle)
 
+    @reconnecting
     def runs(self) -> list[RunInfo]:
         """Return every run, oldest first."""
         with self._handle.reading() as connection:
             return [run_info(run) for run in RunRepository(connection).all()]
 
+    @reconnecting
     def stats(self) -> StoreStats:
         """Return how much the store holds. Costs a few narrow scans; no array and no text is read."""
         with self._handle.reading() as connection:
@@ -142,7 +146,8 @@ class SampleStore:
 
         Others may go on writing. Side files are linked into ``PATH-blobs`` where both are on one file system, else
         copied. A PostgreSQL store becomes an SQLite file, which ``copy_store`` brings back. The backup has its name
-        when all of it is on disk; before, there is nothing at ``path``. A store in memory can be backed up too.
+        when all of it is on disk; before, there is nothing at ``path``. A store in memory can be backed up too. Memory
+        stays at a few MB, of a PostgreSQL store at about two payloads and 16 MB.
 
         Raises:
             BackupError: there is something at ``path``, or it cannot be written.

@@ -42,22 +42,25 @@ class Sessions:
         self._configs[run_pk] = config
 
     def ensure(self, run_pk: int, writing: Callable[[str], AbstractContextManager[Connection]]) -> int:
-        """Return the key of this process's session of a run, adding its row on the first call."""
+        """Return the key of this process's session of a run, adding its row on the first call.
+
+        When the connection breaks meanwhile, the next call first looks whether the row was added after all.
+        """
         known = (os.getpid(), self._store, run_pk)
         with _registry.lock:
             if known not in _registry.keys:
+                host, started_at = socket.gethostname(), _registry.starting.setdefault(known, utc_now())
                 with writing("start a session") as connection:
                     runs = RunRepository(connection)
                     runs.lock(run_pk)
-                    key, _ = runs.add_session(
-                        run_pk,
-                        host=socket.gethostname(),
-                        pid=os.getpid(),
-                        client=_client(),
-                        config=self._configs.get(run_pk, "null"),
-                        now=utc_now(),
-                    )
+                    key = runs.find_session(run_pk, host, os.getpid(), started_at)
+                    if key is None:
+                        config = self._configs.get(run_pk, "null")
+                        key, _ = runs.add_session(
+                            run_pk, host=host, pid=os.getpid(), client=_client(), config=config, now=started_at
+                        )
                 _registry.keys[known] = key
+                del _registry.starting[known]
             return _registry.keys[known]
 
     def look_for_others(self, connection: Connection, run: str, run_pk: int, session_pk: int, newest: int) -> None:
@@ -95,13 +98,14 @@ class _Registry:
 
     def __init__(self) -> None:
         self.keys: dict[tuple[int, str, int], int] = {}
+        self.starting: dict[tuple[int, str, int], datetime] = {}
         self.warned: set[tuple[int, str, int, int]] = set()
         self.lock = threading.Lock()
         tell_after_fork(self)
 
     def after_fork(self) -> None:
         """Begin without sessions, and with a lock that no thread of the parent holds."""
-        self.keys = {}
+        self.keys, self.starting = {}, {}
         self.lock = threading.Lock()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from slime_store.database import reconnecting
 from slime_store.errors import BlobMissingError
 from slime_store.mapping.decode import SampleDecoder, documents_of, layouts_of
 from slime_store.mapping.encode import prompt_digest
@@ -39,7 +40,8 @@ def iter_samples(
 ) -> Iterator[Any]:
     """Yield samples page by page; no transaction is open while the caller has one in hand.
 
-    A rollout that is deleted meanwhile is left out from there on. The rollouts are those present at the start.
+    A rollout that is deleted meanwhile is left out from there on. The rollouts are those present at the start. A page
+    is read by the positions of its samples: when its connection breaks it is read again, and nothing comes twice.
     """
     for _row, page in iter_pages(handle, run_pk, where, fields, batch_size, sample_type):
         for _position, sample in page:
@@ -68,8 +70,17 @@ def iter_pages(
     """
     digest = None if where.prompt is None else prompt_digest(where.prompt)
     needed = fields if fields is None or where.metadata is None else fields | {"metadata"}
-    with handle.reading() as connection:
-        rollouts = SelectionRepository(connection, run_pk, where, digest).rollouts(LAYOUTS, N_BYTES, *PLACE)
+
+    @reconnecting
+    def rollouts() -> list[Row[Any]]:
+        with handle.reading() as connection:
+            return SelectionRepository(connection, run_pk, where, digest).rollouts(LAYOUTS, N_BYTES, *PLACE)
+
+    @reconnecting
+    def positions_in(chunk: list[Row[Any]]) -> dict[int, list[int]]:
+        with handle.reading() as connection:
+            selection = SelectionRepository(connection, run_pk, where, digest)
+            return selection.positions([row.id for row in chunk], handle.blobs(connection))
 
     def matching(samples: list[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         for position, sample in samples:
@@ -78,10 +89,8 @@ def iter_pages(
                     sample.metadata = sample_type().metadata
                 yield position, sample
 
-    for chunk in _by_samples(rollouts):
-        with handle.reading() as connection:
-            selection = SelectionRepository(connection, run_pk, where, digest)
-            found = selection.positions([row.id for row in chunk], handle.blobs(connection))
+    for chunk in _by_samples(rollouts()):
+        found = positions_in(chunk)
         for row in chunk:
             positions = found.get(row.id, [])
             asked = needed
@@ -93,6 +102,7 @@ def iter_pages(
                 yield row, matching(page)
 
 
+@reconnecting
 @again_if_overtaken
 def read_page(
     handle: StoreHandle, row: Row[Any], positions: list[int], fields: frozenset[str] | None, sample_type: type[Any]

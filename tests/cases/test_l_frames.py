@@ -19,6 +19,7 @@ from slime_store import RolloutFnTrainOutput, Run, Sample, SampleFilter, datafra
 from slime_store.testing import assert_same, make_eval_output, make_sample, make_train_output
 from slime_store.testing.contract.opening import loaded_train, opened, run_of
 from tests.cases.asked import ask, plain, reading, record
+from tests.services.tables import rows
 
 WIDE = ["index", "metadata.mixed", "reward.a", "reward", "reward_json", "label", "response", "prompt", "prompt_id"]
 FRAMES: dict[str, Callable[..., pd.DataFrame]] = {
@@ -143,7 +144,7 @@ def test_l7_metrics_that_are_numbers_are_columns_and_all_are_kept(store_url: str
         assert_same(loaded_train(store_url, rollout_id).metrics, metrics)
     with reading(store_url) as run:
         frame = dataframes.metrics_df(run)
-        expected = {"a": 1.0, "b": 2.0, "e": 1.0, "nan": None, '["nest", "x"]': 5.0, "run": 3.0, "x.y": 4.0}
+        expected = {"a": 1.0, "b": 2.0, "e": 1.0, "nan": None, '["nest","x"]': 5.0, "run": 3.0, "x.y": 4.0}
         fixed = ["run", "kind", "rollout_id", "attempt", "session"]
         assert sorted(frame.columns) == sorted([*fixed, *[f"metrics.{name}" for name in expected]])
         for name, value in expected.items():
@@ -152,6 +153,7 @@ def test_l7_metrics_that_are_numbers_are_columns_and_all_are_kept(store_url: str
         long = dataframes.metrics_df(run, layout="long")
         numbers = dict(zip(long["metric"], plain(long["value"]), strict=True))
         assert numbers == expected
+        assert {name for (name,) in rows(store_url, "SELECT metric FROM v_metrics")} == set(expected)
         assert set(long["rollout_id"]) == {2}
         columns = ["rollout_id", "metrics.e", ("metrics", "nest", "x"), "metrics.none", "metrics"]
         chosen = dataframes.rollouts_df(run, columns=columns)

@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = {" ".join(path): command for path, command in commands()}
 EXAMPLES = [line for command in COMMANDS.values() for line in example_lines(command)]
 DESIGNED = {
-    *("run list", "run show", "rollout list", "rollout show", "sample list", "sample show", "rewards"),
+    *("run list", "run show", "run delete", "rollout list", "rollout show", "sample list", "sample show", "rewards"),
+    *("rollout pin", "rollout unpin", "rollout delete"),
     *("eval show", "eval compare", "eval export", "import"),
     *("export pt", "export parquet", "export jsonl", "export csv"),
 }

@@ -71,6 +71,15 @@ def wait_for_the_server(url: str) -> None:
     engine.dispose()
 
 
+def end_connections(url: str) -> None:
+    """End every connection to a PostgreSQL database from the server's side, and wait until it is."""
+    import psycopg
+
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute(f"SELECT pg_terminate_backend(pid, 10000) {others}".encode())
+
+
 @dataclass
 class Left:
     """What a fault left of a store.

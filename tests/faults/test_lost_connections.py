@@ -7,7 +7,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -15,10 +14,11 @@ import pytest
 from sqlalchemy import text
 
 from slime_store import SampleStore
+from slime_store.database import reconnection
 from slime_store.errors import BackgroundRecordError, ConnectionFailedError
 from slime_store.store import recording
 from slime_store.testing import assert_same
-from tests.faults.given import RUN, Left, output_of
+from tests.faults.given import RUN, Left, end_connections, output_of
 from tests.faults.steps import Steps
 from tests.services.postgres import PostgresServer
 from tests.services.tables import value
@@ -26,28 +26,15 @@ from tests.services.tables import value
 pytestmark = pytest.mark.postgresql
 
 
-@pytest.fixture
-def server(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
-    """A server of this test's own, which keeps what it has committed when it is killed."""
-    assert postgres_server.process is not None
-    with PostgresServer(durable=True) as own:
-        yield own
-
-
 class _Dropped:
     """Ends the connections of a store from the server's side, at one step of what it does."""
 
     def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.url, self._monkeypatch = url.replace("+psycopg", ""), monkeypatch
-
-    def __call__(self) -> None:
-        others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(f"SELECT pg_terminate_backend(pid, 10000) {others}".encode())
+        self.url, self._monkeypatch = url, monkeypatch
 
     def at(self, store: SampleStore, step: int | None) -> Steps:
         """Have it happen at a step; everything is as before at the end of the test."""
-        steps, dialect = Steps(step, self), store._handle.engine.dialect
+        steps, dialect = Steps(step, lambda: end_connections(self.url)), store._handle.engine.dialect
         self._monkeypatch.setattr(
             dialect, "do_commit", steps._around("commit", type(dialect).do_commit.__get__(dialect))
         )
@@ -123,13 +110,13 @@ def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(
 
 
 def test_a_server_that_stays_away_is_a_typed_error_after_a_bounded_time_and_the_store_goes_on_when_it_is_back(
-    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    durable_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "RECONNECT_SECONDS", (0.1, 0.2))
-    with server.database() as url, SampleStore.open(url) as store:
+    monkeypatch.setattr(reconnection, "RECONNECT_SECONDS", (0.1, 0.2))
+    with durable_server.database() as url, SampleStore.open(url) as store:
         run = store.run(RUN)
         run.record_train(0, output_of(0))
-        server.stop(signal.SIGQUIT)
+        durable_server.stop(signal.SIGQUIT)
         started = time.monotonic()
         with pytest.raises(ConnectionFailedError) as caught:
             run.record_train(1, output_of(1))
@@ -141,7 +128,7 @@ def test_a_server_that_stays_away_is_a_typed_error_after_a_bounded_time_and_the_
             store.flush()
         with pytest.raises(ConnectionFailedError):
             run.load_train(0)
-        server.start()
+        durable_server.start()
         assert_same(run.load_train(0), output_of(0))
         assert run.record_train(1, output_of(1)).attempt == 1
         Left(url)
@@ -151,12 +138,12 @@ def test_a_server_that_stays_away_is_a_typed_error_after_a_bounded_time_and_the_
 
 @pytest.mark.parametrize("n_kills", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_h8_a_server_that_is_killed_while_rollouts_are_recorded_loses_none_and_repeats_none(
-    server: PostgresServer, n_kills: int, caplog: pytest.LogCaptureFixture
+    durable_server: PostgresServer, n_kills: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     rng, stop, failures = random.Random(n_kills), threading.Event(), list[BaseException]()
     recorded: list[int] = []
     caplog.set_level(logging.CRITICAL)
-    with server.database() as url, SampleStore.open(url) as store:
+    with durable_server.database() as url, SampleStore.open(url) as store:
         run = store.run(RUN)
 
         def record_for_ever() -> None:
@@ -178,8 +165,8 @@ def test_h8_a_server_that_is_killed_while_rollouts_are_recorded_loses_none_and_r
             while len(recorded) < n_before + 2 and thread.is_alive() and time.monotonic() < deadline:
                 time.sleep(0.01)
             time.sleep(0.2 * rng.random())
-            server.stop(signal.SIGQUIT)
-            server.start()
+            durable_server.stop(signal.SIGQUIT)
+            durable_server.start()
         stop.set()
         thread.join(60)
         assert failures == [] and len(recorded) > 2 * n_kills

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import astuple
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -163,11 +164,10 @@ def test_what_single_rollouts_come_to_can_be_asked_for(store_url: str) -> None:
             run.record_train(rollout_id, [samples])
         pks = [pk for (pk,) in rows(store_url, "SELECT id FROM rollouts ORDER BY id")]
         with asking(run, None) as questions:
-            sums = [tuple(each) for each in questions.versions.sums(pks, "each")]
-    one, two = (pks[1], None, 1, 1, 0, 0, 0.0, 0.0, 0.0, 0.0), (pks[2], None, 1, 1, 0, 0, 0.0, 0.0, 0.0, 0.0)
+            sums = [astuple(each) for each in questions.versions.sums(pks, "each")]
     version = value(store_url, "SELECT id FROM weight_versions")
-    assert [each[:10] for each in sums] == [one, two, (pks[2], version, 1, 1, 0, 0, 1.0, 0.0, 1.0, 1.0)]
-    assert [each[10:] for each in sums] == [(0, 1, 0.0)] * 3
+    zero, one = (1, 1, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 1, 0.0), (1, 1, 0, 0, 1.0, 0.0, 1.0, 1.0, 0, 1, 0.0)
+    assert sums == [(*zero, pks[1], None), (*zero, pks[2], None), (*one, pks[2], version)]
 
 
 def test_journalled_groups_count_nowhere(store_url: str) -> None:

@@ -132,7 +132,7 @@ METRICS_WIDE = Frame(
     (Family("metrics", "float", "a metric that is a number; NaN where it is none, is NaN, or is not there"),),
     notes="Then a column `metrics.<name>` for each metric that is a number in any rollout of the source, whatever the "
     "filter, in alphabetical order. Numbers are int, float, bool (1 and 0), numpy numbers and tensors of one element; "
-    'inside dicts, the path is the name: `metrics.["eval", "acc"]`.',
+    'inside dicts, the path is the name: `metrics.["eval","acc"]`, as `v_metrics` spells it.',
 )
 
 METRICS_LONG = Frame(

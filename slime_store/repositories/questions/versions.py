@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Double, and_, case, cast, func, literal, or_, select
 
 from slime_store.database import chunked
-from slime_store.mapping.aggregates import MAX_SUMMED, MIN_SUMMED
+from slime_store.mapping.aggregates import MAX_SUMMED, MIN_SUMMED, SUMMARY_COLUMNS, Summary
 from slime_store.models import (
     RolloutWeightVersionRow,
     SampleRewardRow,
@@ -36,25 +37,16 @@ class Version(NamedTuple):
     ordinal: int
 
 
-class Sums(NamedTuple):
-    """Sums over the samples of one rollout that count for one weight version."""
+@dataclass(frozen=True)
+class Sums(Summary):
+    """Sums over the samples of one rollout that count for one weight version.
+
+    Attributes:
+        weight_version_pk: None: the samples name none.
+    """
 
     rollout_pk: int
     weight_version_pk: int | None
-    """None: the samples name none."""
-    n_samples: int
-    n_rewards: int
-    n_none: int
-    n_nan: int
-    reward_sum: float | None
-    """None: a reward is infinite or beyond 1e100."""
-    reward_m2: float | None
-    """Sum of the squared distances from the mean of these samples; None as for ``reward_sum``."""
-    reward_min: float | None
-    reward_max: float | None
-    n_truncated: int
-    n_response_lengths: int
-    response_length_sum: float
 
 
 class VersionQuestions:
@@ -135,11 +127,12 @@ class VersionQuestions:
     def _recorded(self, rollout_pks: Sequence[int], attribute: Attribute) -> list[Sums]:
         found: list[Sums] = []
         for chunk in chunked(rollout_pks):
-            query = select(*[getattr(RolloutWeightVersionRow, name) for name in Sums._fields]).where(
+            names = (*SUMMARY_COLUMNS, "rollout_pk", "weight_version_pk")
+            query = select(*[getattr(RolloutWeightVersionRow, name) for name in names]).where(
                 RolloutWeightVersionRow.rollout_pk.in_(chunk), RolloutWeightVersionRow.attribution == attribute
             )
             order = (RolloutWeightVersionRow.rollout_pk, RolloutWeightVersionRow.position)
-            found += [Sums._make(row) for row in self._connection.execute(query.order_by(*order))]
+            found += [Sums(*row) for row in self._connection.execute(query.order_by(*order))]
         return found
 
     def _typical_reward(self, rollout_pk: int) -> float:
@@ -238,4 +231,5 @@ def _sums(row: Any, shift: float) -> Sums:
             total = near_sum + shift * n_rewards
             m2 = max(0.0, near_squares - near_sum * near_sum / n_rewards)
     counts = (int(n_none), int(n_nan))
-    return Sums(pk, version, n, n_rewards, *counts, total, m2, low, high, int(n_truncated), n_lengths, lengths or 0.0)
+    sums = (n, n_rewards, *counts, total, m2, low, high, int(n_truncated), n_lengths, lengths or 0.0)
+    return Sums(*sums, pk, version)

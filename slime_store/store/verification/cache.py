@@ -36,6 +36,7 @@ class CachedBlobs:
         if content is not None:
             self._kept.move_to_end(name)
             return content
+        self._shrink(0)  # not even one that is larger, while the next is read
         try:
             with self._handle.reading() as connection:
                 content = self._handle.blobs(connection).contents([name]).get(name)
@@ -52,5 +53,9 @@ class CachedBlobs:
     def _keep(self, name: str, content: bytes) -> None:
         self._kept[name] = content
         self._bytes += len(content)
-        while self._bytes > CACHE_BYTES and len(self._kept) > 1:
+        self._shrink(1)
+
+    def _shrink(self, least: int) -> None:
+        """Let go of those that were not used for the longest time; ``least`` of them stay, whatever their size."""
+        while self._bytes > CACHE_BYTES and len(self._kept) > least:
             self._bytes -= len(self._kept.popitem(last=False)[1])

@@ -62,8 +62,9 @@ def _values(check: RolloutCheck, row: Row[Any]) -> dict[int, int]:
             data = check.handle.blobs(connection).read(row.blob_pk)[2]
     if data is None or len(data) != row.n_bytes:
         raise BlobCorruptError(f"{0 if data is None else len(data)} bytes, not {row.n_bytes}")
-    encoded = EncodedArray(row.codec, row.dtype, (), bytes(data))
-    values = {position: len(value) for position, value in unpack(encoded, row.layout, row.first_position)}
+    encoded = [EncodedArray(row.codec, row.dtype, (), bytes(data))]
+    del data  # so that ``unpack`` can let go of the bytes
+    values = {position: len(value) for position, value in unpack(encoded.pop(), row.layout, row.first_position)}
     if not values or (min(values), max(values)) != (row.first_position, row.last_position):
         raise BlobCorruptError(f"the layout does not fit samples {row.first_position} to {row.last_position}")
     if not set(values).isdisjoint(check.arrays.get(row.field, ())):

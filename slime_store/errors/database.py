@@ -1,0 +1,39 @@
+"""The database refuses, fails, or cannot be reached."""
+
+from __future__ import annotations
+
+from slime_store.errors.base import StoreError
+
+
+class DatabaseError(StoreError):
+    """The database refused or failed; the transaction was rolled back and the store stays usable."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(url, reason)
+        self.url, self.reason = url, reason
+
+    def __str__(self) -> str:
+        return f"{self.url}: {self.reason}"
+
+
+class StoreBusyError(DatabaseError):
+    """Another process held the write lock longer than the busy timeout."""
+
+
+class StoreFullError(DatabaseError):
+    """The disk, the quota or the size limit is exhausted; nothing of this record was kept."""
+
+
+class ConnectionFailedError(DatabaseError):
+    """The database server cannot be reached, or the connection broke and came to nothing when tried again."""
+
+
+class BackgroundRecordError(StoreError):
+    """A record that ran in the background failed; raised once by the next call, ``flush`` or ``close``."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(what, reason)
+        self.what, self.reason = what, reason
+
+    def __str__(self) -> str:
+        return f"recording {self.what} in the background failed and nothing of it was stored: {self.reason}"
