@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -55,19 +56,22 @@ class StoredDigests:
         """Take the digest of one sample, or of all: (position, digest) in order. Costs five queries."""
         columns = [PromptRow.digest if c == "prompt_pk" else SampleRow.__table__.c[c] for c in OF_ROLLOUT["samples"]]
         query = select(*columns).outerjoin(PromptRow, PromptRow.id == SampleRow.prompt_pk)
-        parts = {name: self._parts(name, pk, position) for name in SAMPLE_PARTS}
         at = SAMPLE_COLUMNS.index("position")
-        for row in self._rows(query, SampleRow.__table__, pk, position):
-            mine = {name: part.of(row[at]) for name, part in parts.items()}
-            texts, documents = mine["sample_texts"], mine["sample_documents"]
-            values = sample_values(
-                row,
-                texts[0] if texts else None,
-                documents[0] if documents else None,
-                sorted(mine["sample_rewards"]),
-                mine["sample_weight_versions"],
-            )
-            yield row[at], digest_values(values)
+        with ExitStack() as results:
+            parts = {
+                name: _Parts(results.enter_context(closing(self._parts(name, pk, position)))) for name in SAMPLE_PARTS
+            }
+            for row in results.enter_context(closing(self._rows(query, SampleRow.__table__, pk, position))):
+                mine = {name: part.of(row[at]) for name, part in parts.items()}
+                texts, documents = mine["sample_texts"], mine["sample_documents"]
+                values = sample_values(
+                    row,
+                    texts[0] if texts else None,
+                    documents[0] if documents else None,
+                    sorted(mine["sample_rewards"]),
+                    mine["sample_weight_versions"],
+                )
+                yield row[at], digest_values(values)
 
     def small(self, name: str) -> Iterator[tuple[Key, dict[str, Any]]]:
         """Yield (primary key, row) of one of the small tables, in order."""
@@ -76,10 +80,10 @@ class StoredDigests:
         for row in self._stream(select(table).order_by(*keys)).mappings():
             yield tuple([row[key.name] for key in keys]), dict(row)
 
-    def _parts(self, name: str, pk: int, position: int | None) -> _Parts:
+    def _parts(self, name: str, pk: int, position: int | None) -> Any:
         table = Base.metadata.tables[name]
         query = select(table.c.position, *[table.c[column] for column in SAMPLE_PARTS[name]])
-        return _Parts(self._rows(query, table, pk, position))
+        return self._rows(query, table, pk, position)
 
     def _rows(self, query: Any, table: Any, pk: int, position: int | None) -> Any:
         query = query.where(table.c.rollout_pk == pk)

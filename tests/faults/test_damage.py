@@ -111,8 +111,8 @@ def test_h10_a_flipped_bit_in_any_page_is_no_crash_and_harms_no_other_rollout(
             seen.append(look_at(whole.damaged(tmp_path / "runs.db", _flipped(whole.bytes, rng, page)), whole))
     counted = {what: seen.count(what) for what in sorted(set(seen))}
     print(f"{len(seen)} flipped bits in {n_pages} pages: {counted}")
-    assert counted.get("reported", 0) > 0
-    assert counted.get("unseen", 0) <= len(seen) // 4
+    assert counted.get("reported", 0) > len(seen) // 2
+    assert not counted.get("unseen")  # what is loaded is as it was recorded, or verify says which is not
 
 
 SPOILT = {
