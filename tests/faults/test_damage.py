@@ -139,6 +139,14 @@ def test_h10_a_schema_that_is_no_text_any_more_is_refused(whole: Whole, tmp_path
     assert look_at(whole.damaged(tmp_path / "runs.db", content), whole) == "refused"
 
 
+def test_h10_a_schema_revision_that_is_no_text_any_more_is_refused(whole: Whole, tmp_path: Path) -> None:
+    path = whole.damaged(tmp_path / "runs.db", whole.bytes)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE slime_store_version SET version_num = CAST(X'3030bd36' AS TEXT)")
+        connection.commit()
+    assert look_at(path, whole) == "refused"
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_h10_a_file_cut_anywhere_is_refused_or_reported_and_not_made_anew(
     whole: Whole, tmp_path: Path, read_only: bool
