@@ -97,6 +97,9 @@ def verify(ctx: click.Context, fix: bool, grace: float, form: str) -> None:
         write_rows(_PROBLEM_COLUMNS, [_Row(problem) for problem in report.problems], form)
     looked_at = ", ".join(counted(n, name.replace("_", " ")) for name, n in report.counts.items())
     click.echo(f"{'sound' if report.ok else 'damaged'}: {looked_at}", err=True)
+    if n := report.counts.get("rollouts_without_digest"):
+        note = f"note: {n} rollouts were recorded before schema 0006 and carry no digests of what their rows say"
+        click.echo(note, err=True)
     ctx.exit(0 if report.ok else 6)
 
 

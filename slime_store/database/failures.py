@@ -34,6 +34,7 @@ _SQLITE_KINDS = (
     ("database or disk is full", "full"),
     ("malformed", "damaged"),
     ("file is not a database", "damaged"),
+    ("Could not decode to UTF-8", "damaged"),
     ("readonly database", "read_only"),
     ("unable to open database file", "missing"),
     ("disk I/O error", "io"),

@@ -3,6 +3,7 @@
 from slime_store.models.aggregate import RolloutMetricRow, RolloutWeightVersionRow
 from slime_store.models.base import Base
 from slime_store.models.blob import BlobPartRow, BlobReferenceRow, BlobRow
+from slime_store.models.digest import RolloutDigestRow
 from slime_store.models.imported import ImportRow
 from slime_store.models.pin import PinRow
 from slime_store.models.prompt import PromptRow
@@ -28,6 +29,7 @@ __all__ = [
     "ImportRow",
     "PinRow",
     "PromptRow",
+    "RolloutDigestRow",
     "RolloutMetricRow",
     "RolloutRow",
     "RolloutStateRow",

@@ -25,3 +25,4 @@ class PinRow(Base):
     )
     note: Mapped[str | None] = mapped_column(Text, doc="why, if that was said")
     pinned_at: Mapped[datetime] = mapped_column(doc="when it was pinned")
+    row_digest: Mapped[bytes | None] = mapped_column(doc="digest of the other columns; NULL: written before 0006")

@@ -20,6 +20,7 @@ class RunRow(Base):
     name: Mapped[str] = mapped_column(Text, doc="its name, unique in the store")
     config: Mapped[str] = mapped_column(Text, doc='document: of the first start; "null" when none was given')
     created_at: Mapped[datetime] = mapped_column(doc="when it was first opened")
+    row_digest: Mapped[bytes | None] = mapped_column(doc="digest of the other columns; NULL: written before 0006")
 
 
 class SessionRow(Base):
@@ -40,6 +41,7 @@ class SessionRow(Base):
         doc="the checkpoint it started from; -1: from the start; NULL: not known"
     )
     lineage: Mapped[str | None] = mapped_column(Text, doc="document: what must agree for its rollouts to be adopted")
+    row_digest: Mapped[bytes | None] = mapped_column(doc="digest of the other columns; NULL: written before 0006")
 
 
 class CheckpointRow(Base):
@@ -59,6 +61,7 @@ class CheckpointRow(Base):
         primary_key=True, autoincrement=False, doc="the rollout after which it was saved"
     )
     saved_at: Mapped[datetime] = mapped_column(doc="when")
+    row_digest: Mapped[bytes | None] = mapped_column(doc="digest of the other columns; NULL: written before 0006")
 
 
 class AdoptionRow(Base):
@@ -78,3 +81,4 @@ class AdoptionRow(Base):
         doc="the rollout it was handed",
     )
     adopted_at: Mapped[datetime] = mapped_column(doc="when")
+    row_digest: Mapped[bytes | None] = mapped_column(doc="digest of the other columns; NULL: written before 0006")

@@ -30,6 +30,7 @@ class WeightVersionRow(Base):
     first_seen_at: Mapped[datetime] = mapped_column(doc="when it was first recorded")
     params: Mapped[str] = mapped_column(Text, doc='document: list of ParamInfo; "null" when none was given')
     notes: Mapped[str] = mapped_column(Text, doc="document: what record_weight_version was given as metadata")
+    row_digest: Mapped[bytes | None] = mapped_column(doc="digest of the other columns; NULL: written before 0006")
 
 
 class SampleWeightVersionRow(Base):

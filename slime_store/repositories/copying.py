@@ -248,5 +248,7 @@ def _hash(values: Any) -> int:
             digest.update(b"b%d:" % len(value))
             digest.update(value)
         else:
+            if isinstance(value, float):
+                value += 0.0  # SQLite keeps no sign of zero
             digest.update(f"{value!r}\0".encode("utf-8", "surrogatepass"))
     return int.from_bytes(digest.digest(), "big")

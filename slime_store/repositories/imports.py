@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, insert, select
 
 from slime_store.mapping.text import searchable
 from slime_store.models import ImportRow, RolloutRow, SessionRow
+from slime_store.repositories.digests import RolloutDigests
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.runs import RunRepository
 
@@ -57,8 +58,8 @@ class ImportRepository:
         )
         return self._connection.execute(query.order_by(RolloutRow.attempt.desc()).limit(1)).scalar()
 
-    def add(self, rollout_pk: int, origin: ImportOrigin, now: datetime) -> None:
-        """Add the origin of a rollout."""
+    def add(self, rollout_pk: int, origin: ImportOrigin, now: datetime, digests: RolloutDigests) -> None:
+        """Add the origin of a rollout; ``digests`` takes that of its row."""
         values = {
             "rollout_pk": rollout_pk,
             "run_pk": self._run_pk,
@@ -68,6 +69,7 @@ class ImportRepository:
             "nesting": origin.nesting,
             "extras": origin.extras,
         }
+        digests.take(ImportRow, tuple(values), [tuple(values.values())])
         self._connection.execute(insert(ImportRow).values(values))
 
     def extras(self, rollout_pk: int) -> str | None:

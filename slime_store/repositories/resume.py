@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select
 
 from slime_store.models import (
     AdoptionRow,
@@ -16,6 +16,7 @@ from slime_store.models import (
     SampleGroupRow,
     SessionRow,
 )
+from slime_store.repositories.digests import update_row, with_digest
 from slime_store.repositories.rollouts import is_newest_attempt
 
 JOURNAL = "journal"
@@ -37,14 +38,14 @@ class ResumeRepository:
     def describe_session(self, session_pk: int, checkpoint_rollout_id: int | None, lineage: str | None) -> None:
         """Note where a session started and what its rollouts depend on."""
         values = {"checkpoint_rollout_id": checkpoint_rollout_id, "lineage": lineage}
-        self._connection.execute(update(SessionRow).where(SessionRow.id == session_pk).values(values))
+        update_row(self._connection, SessionRow, (SessionRow.id == session_pk,), values)
 
     def add_checkpoint(self, session_pk: int, rollout_id: int, now: datetime) -> None:
         """Note that a checkpoint was saved after a rollout; saying it again moves the time."""
         same = (CheckpointRow.session_pk == session_pk, CheckpointRow.rollout_id == rollout_id)
         self._connection.execute(delete(CheckpointRow).where(*same))
         values = {"session_pk": session_pk, "rollout_id": rollout_id, "saved_at": now}
-        self._connection.execute(insert(CheckpointRow).values(values))
+        self._connection.execute(insert(CheckpointRow).values(with_digest(CheckpointRow, values)))
 
     def last_checkpoint(self) -> int | None:
         """Return the rollout of the checkpoint saved last, or None."""
@@ -62,7 +63,7 @@ class ResumeRepository:
         same = (AdoptionRow.session_pk == session_pk, AdoptionRow.rollout_pk == rollout_pk)
         self._connection.execute(delete(AdoptionRow).where(*same))
         values = {"session_pk": session_pk, "rollout_pk": rollout_pk, "adopted_at": now}
-        self._connection.execute(insert(AdoptionRow).values(values))
+        self._connection.execute(insert(AdoptionRow).values(with_digest(AdoptionRow, values)))
 
     def complete_after(self, rollout_id: int) -> list[Row[Any]]:
         """Return the newest complete train rollouts after one, in order; imported dumps, which have no state, apart.

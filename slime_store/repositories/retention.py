@@ -18,6 +18,7 @@ from slime_store.models import (
     EvalDatasetRow,
     PinRow,
     PromptRow,
+    RolloutDigestRow,
     RolloutRow,
     RolloutStateRow,
     SampleArrayRow,
@@ -26,6 +27,7 @@ from slime_store.models import (
     SessionRow,
 )
 from slime_store.repositories.blobs import BlobRepository, digests_in
+from slime_store.repositories.digests import with_digest
 from slime_store.repositories.prompts import PromptRepository
 from slime_store.repositories.rollouts import RolloutRepository
 
@@ -125,7 +127,7 @@ class RetentionRepository:
         """Pin a rollout; pinning it again changes the note."""
         self.unpin(kind, rollout_id)
         values = {"run_pk": self._run_pk, "kind": kind, "rollout_id": rollout_id, "note": note, "pinned_at": now}
-        self._connection.execute(insert(PinRow).values(values))
+        self._connection.execute(insert(PinRow).values(with_digest(PinRow, values)))
 
     def unpin(self, kind: str, rollout_id: int) -> bool:
         """Remove a pin; return whether there was one."""
@@ -149,6 +151,8 @@ class RetentionRepository:
             ).where(SampleArrayRow.rollout_pk == pk)
         ).one()
         self._connection.execute(delete(SampleArrayRow).where(SampleArrayRow.rollout_pk == pk))
+        theirs = (RolloutDigestRow.rollout_pk == pk, RolloutDigestRow.subject == SampleArrayRow.__tablename__)
+        self._connection.execute(delete(RolloutDigestRow).where(*theirs))
         kept = self._kept_digests(pk)
         references = self._connection.execute(
             select(BlobRow.id, BlobRow.digest, BlobRow.n_bytes)

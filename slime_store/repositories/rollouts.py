@@ -19,6 +19,7 @@ from slime_store.models import (
     SampleRow,
     SessionRow,
 )
+from slime_store.repositories.digests import RolloutDigests
 
 INFO_COLUMNS: tuple[Any, ...] = (
     RolloutRow.id,
@@ -86,12 +87,14 @@ class RolloutRepository:
         )
         return [(row[0], row[1]) for row in self._connection.execute(query)]
 
-    def add(self, state: str | None, **values: Any) -> int:
-        """Add a rollout row and its state; return the key."""
-        statement = insert(RolloutRow).values(run_pk=self._run_pk, **values)
-        key = self._connection.execute(statement).inserted_primary_key
+    def add(self, state: str | None, digests: RolloutDigests, **values: Any) -> int:
+        """Add a rollout row and its state; return the key. ``digests`` takes those of both."""
+        values["run_pk"] = self._run_pk
+        digests.take(RolloutRow, tuple(values), [tuple(values.values())])
+        key = self._connection.execute(insert(RolloutRow).values(values)).inserted_primary_key
         assert key is not None
         if state is not None:
+            digests.take(RolloutStateRow, ("rollout_pk", "state"), [(key[0], state)])
             self._connection.execute(insert(RolloutStateRow).values(rollout_pk=key[0], state=state))
         return int(key[0])
 

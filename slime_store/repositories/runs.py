@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import Connection, Row, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Table, delete, func, insert, select
 
 from slime_store.errors import RunNotFoundError
 from slime_store.models import RolloutRow, RunRow, SessionRow
+from slime_store.repositories.digests import update_row, with_digest
 from slime_store.repositories.inserts import insert_unless_present
 
 TABLE = cast(Table, RunRow.__table__)
@@ -39,10 +40,12 @@ class RunRepository:
 
     def ensure(self, name: str, config: str, now: datetime) -> int:
         """Return the run's key, adding the run unless it is present. The first config that is given stays."""
-        insert_unless_present(self._connection, TABLE, ("name", "config", "created_at"), [(name, config, now)])
+        values = with_digest(RunRow, {"name": name, "config": config, "created_at": now})
+        insert_unless_present(self._connection, TABLE, tuple(values), [tuple(values.values())])
         pk = self.find(name)
         assert pk is not None
-        self._connection.execute(update(RunRow).where(RunRow.id == pk, RunRow.config == "null").values(config=config))
+        if config != "null" and not self.has_config(pk):
+            update_row(self._connection, RunRow, (RunRow.id == pk, RunRow.config == "null"), {"config": config})
         return pk
 
     def has_config(self, pk: int) -> bool:
@@ -136,6 +139,6 @@ class RunRepository:
             "config": config,
             "started_at": now,
         }
-        key = self._connection.execute(insert(SessionRow).values(values)).inserted_primary_key
+        key = self._connection.execute(insert(SessionRow).values(with_digest(SessionRow, values))).inserted_primary_key
         assert key is not None
         return int(key[0]), ordinal

@@ -26,6 +26,7 @@ from slime_store.models import (
     WeightVersionRow,
 )
 from slime_store.repositories.blobs import BlobRepository
+from slime_store.repositories.digests import RolloutDigests, sample_values
 from slime_store.repositories.prompts import PromptRepository
 
 _KEYS = ("prompt_pk", "first_weight_version_pk", "last_weight_version_pk")
@@ -56,20 +57,32 @@ class SampleRepository:
 
     # -- writing: one statement a table ------------------------------------------------------------
 
-    def add(self, rollout: EncodedRollout, prompts: Mapping[bytes, int], versions: Sequence[Mapping[str, int]]) -> None:
+    def add(
+        self,
+        rollout: EncodedRollout,
+        prompts: Mapping[bytes, int],
+        versions: Sequence[Mapping[str, int]],
+        digests: RolloutDigests,
+    ) -> None:
         """Add every row of the samples but their arrays. Costs one statement for each of at most eight tables.
 
         Args:
             rollout: the samples.
             prompts: keys by digest.
             versions: for each sample, keys of weight versions by label.
+            digests: takes the digests of the rows.
         """
         samples = rollout.samples
-        head = []
+        head, links = [], []
         for sample, keys in zip(samples, versions, strict=True):
-            first = keys[sample.versions[0][0]] if sample.versions else None
-            last = keys[sample.versions[-1][0]] if sample.versions else None
-            head.append((*sample.columns, prompts[sample.prompt] if sample.prompt else None, first, last))
+            runs = [(j, keys[label], n) for j, (label, n) in enumerate(sample.versions)]
+            ends = (runs[0][1], runs[-1][1]) if runs else (None, None)
+            head.append((*sample.columns, prompts[sample.prompt] if sample.prompt else None, *ends))
+            links.append(runs)
+            documents = None if sample.metadata is None and sample.extra is None else (sample.metadata, sample.extra)
+            rewards = sorted((*key, value) for key, value in sample.rewards.items()) if sample.rewards else ()
+            row = (*sample.columns, sample.prompt, *ends)
+            digests.take_sample(sample_values(row, sample.text, documents, rewards, runs))
         self._insert(SampleRow, (*SAMPLE_COLUMNS, *_KEYS), head)
         self._insert(
             SampleRewardRow,
@@ -89,11 +102,7 @@ class SampleRepository:
         self._insert(
             SampleWeightVersionRow,
             ("position", "run_position", "weight_version_pk", "n_turns"),
-            [
-                (i, j, versions[i][label], n)
-                for i, sample in enumerate(samples)
-                for j, (label, n) in enumerate(sample.versions)
-            ],
+            [(i, *run) for i, runs in enumerate(links) for run in runs],
         )
         self._insert(
             SampleGroupRow,
@@ -102,6 +111,7 @@ class SampleRepository:
                 (i, group.first_position, group.n_samples, group.n_trajectories, index)
                 for i, (group, index) in enumerate(rollout.groups)
             ],
+            digests,
         )
         self._insert(
             EvalDatasetRow,
@@ -110,9 +120,12 @@ class SampleRepository:
                 (i, dataset.name, dataset.first_position, dataset.n_samples, dataset.shape, dataset.content)
                 for i, dataset in enumerate(rollout.datasets)
             ],
+            digests,
         )
 
-    def add_arrays(self, packs: Sequence[tuple[Pack, Payload]], blobs: BlobRepository) -> list[int]:
+    def add_arrays(
+        self, packs: Sequence[tuple[Pack, Payload]], blobs: BlobRepository, digests: RolloutDigests
+    ) -> list[int]:
         """Add array packs; return the keys of the blobs that hold the large ones: no row takes more than FILE_BYTES."""
         large = [payload for _, payload in packs if payload.data is None or payload.n_bytes >= FILE_BYTES]
         blob_pks = blobs.add(large)
@@ -123,7 +136,7 @@ class SampleRepository:
             data = payload.data if blob_pk is None else None
             span = (pack.field, pack.first_position, pack.last_position)
             rows.append((*span, payload.codec, payload.dtype, pack.layout, payload.n_bytes, data, blob_pk))
-        self._insert(SampleArrayRow, _ARRAY_COLUMNS, rows)
+        self._insert(SampleArrayRow, _ARRAY_COLUMNS, rows, digests)
         return blob_pks
 
     # -- reading: one query a table ----------------------------------------------------------------
@@ -232,7 +245,11 @@ class SampleRepository:
             rows += self._connection.execute(query.where(near, or_(*spans))).mappings().all()
         return rows
 
-    def _insert(self, model: Any, columns: Sequence[str], rows: list[tuple[Any, ...]]) -> None:
+    def _insert(
+        self, model: Any, columns: Sequence[str], rows: list[tuple[Any, ...]], digests: RolloutDigests | None = None
+    ) -> None:
+        if digests is not None:
+            digests.take(model, columns, rows)
         table: Table = model.__table__
         insert_rows(self._connection, table, ("rollout_pk", *columns), [(self._pk, *row) for row in rows])
 

@@ -30,6 +30,7 @@ from slime_store.models import (
     SessionRow,
     WeightVersionRow,
 )
+from slime_store.repositories.stored_digests import StoredDigests
 
 _PAGE = 50  # prompts and rollouts may have documents of megabytes
 _BUFFERED = 64  # rows of a stream that are in memory: each may have a document or a text of megabytes
@@ -134,6 +135,11 @@ class VerificationRepository:
         if model is BlobRow:
             query = query.where(~exists().where(SampleArrayRow.blob_pk == BlobRow.id))
         return list(self._connection.execute(query.order_by(model.id).limit(_PAGE)).scalars())
+
+    @property
+    def digests(self) -> StoredDigests:
+        """What reads digests in the same transaction."""
+        return StoredDigests(self._connection)
 
     # -- one rollout -------------------------------------------------------------------------------
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, select
 
 from slime_store.database import chunked
 from slime_store.models import SessionRow, WeightVersionRow
+from slime_store.repositories.digests import update_row, with_digest
 
 VersionFacts: TypeAlias = "tuple[int, str, int, datetime, str, str]"
 """(session ordinal, label, ordinal, first seen, params document, notes document)"""
@@ -44,7 +45,7 @@ class WeightVersionRepository:
                 }
                 for i, label in enumerate(new)
             ]
-            self._connection.execute(insert(WeightVersionRow), rows)
+            self._connection.execute(insert(WeightVersionRow), [with_digest(WeightVersionRow, row) for row in rows])
             keys |= self._keys(session_pk, new)
         return keys
 
@@ -61,7 +62,7 @@ class WeightVersionRepository:
         """Set what is known of a version; None leaves it as it is."""
         values = {name: value for name, value in (("params", params), ("notes", notes)) if value is not None}
         if values:
-            self._connection.execute(update(WeightVersionRow).where(WeightVersionRow.id == pk).values(values))
+            update_row(self._connection, WeightVersionRow, (WeightVersionRow.id == pk,), values)
 
     def get(self, pk: int) -> VersionFacts:
         """Return one version."""

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from slime_store.database import engine_config, read
 from slime_store.errors import DamagedStoreError
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 """Oldest first."""
 
 HEAD = REVISIONS[-1]

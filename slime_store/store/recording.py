@@ -17,6 +17,7 @@ from slime_store.errors import AlreadyImportedError, RolloutExistsError, StoreEr
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.aggregates import AggregateRepository
 from slime_store.repositories.blobs import BlobRepository
+from slime_store.repositories.digests import RolloutDigests
 from slime_store.repositories.imports import ImportOrigin, ImportRepository
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.prompts import PromptRepository
@@ -216,8 +217,10 @@ class _Recording:
         n_bytes = own_bytes(rollout) + sum(payload.n_bytes for _, payload in prepared.packs)
         n_bytes += sum(size for _, size in blobs.values())
         replaced = [pk for pk, _ in earlier] if request.on_conflict == "replace" else []
+        digests = RolloutDigests()
         pk = self._rollouts.add(
             rollout.state,
+            digests,
             session_pk=self._session_pk,
             kind=rollout.kind,
             rollout_id=request.rollout_id,
@@ -238,17 +241,18 @@ class _Recording:
         )
         self.pk = pk
         if request.origin is not None:
-            imports.add(pk, request.origin, utc_now())
+            imports.add(pk, request.origin, utc_now(), digests)
         samples = SampleRepository(self._connection, pk)
-        samples.add(rollout, prompts, versions.of_samples)
-        AggregateRepository(self._connection).add(pk, rollout, versions.of_samples)
-        own_blobs = samples.add_arrays(prepared.packs, self._blobs)
+        samples.add(rollout, prompts, versions.of_samples, digests)
+        AggregateRepository(self._connection).add(pk, rollout, versions.of_samples, digests)
+        own_blobs = samples.add_arrays(prepared.packs, self._blobs, digests)
         for packs in prepared.later_packs:
             compressed = compress_packs(packs, writer)
             n_bytes += sum(payload.n_bytes for _, payload in compressed)
-            own_blobs += samples.add_arrays(compressed, self._blobs)
+            own_blobs += samples.add_arrays(compressed, self._blobs, digests)
         if prepared.later_packs:
             self._rollouts.set_bytes(pk, n_bytes)
+        digests.store(self._connection, pk)
         self._blobs.refer(pk, [*own_blobs, *(blob_pk for blob_pk, _ in blobs.values())])
         if replaced:
             self._delete(replaced)

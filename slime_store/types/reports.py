@@ -46,7 +46,8 @@ class VerifyReport:
 
     Attributes:
         problems: everything found, at most 1,000 of each code.
-        counts: how much was looked at, by name: ``"rollouts"``, ``"samples"``, ``"arrays"``, ``"blobs"`` ...
+        counts: how much was looked at, by name: ``"rollouts"``, ``"samples"``, ``"arrays"``, ``"blobs"`` ...;
+            ``"rollouts_without_digest"`` were recorded before schema 0006, which is no problem.
     """
 
     problems: tuple[Problem, ...]

@@ -65,6 +65,22 @@ def test_verify(command: Command, filled: str) -> None:
     assert (row["code"], row["run"], row["rollout_id"], row["samples"]) == ("array_missing", "contract", 1, "0-7")
 
 
+def test_verify_says_how_many_rollouts_carry_no_digest_and_which_samples_are_not_as_recorded(
+    command: Command, filled: str
+) -> None:
+    assert "digest" not in command("db", "verify").stderr
+    ((pk,),) = rows(filled, "SELECT id FROM rollouts WHERE rollout_id = 1")
+    execute(
+        filled,
+        f"UPDATE sample_texts SET response = upper(response) WHERE rollout_pk = {pk} AND position IN (1, 2, 5)",
+        f"DELETE FROM rollout_digests WHERE rollout_pk <> {pk}",
+    )
+    done = command("db", "verify", "--format", "json")
+    assert done.exit_code == 6 and "note: 5 rollouts were recorded before schema 0006" in done.stderr
+    (row,) = json.loads(done.stdout)
+    assert (row["code"], row["rollout_id"], row["samples"], row["fixable"]) == ("digest_differs", 1, "1-2 5", False)
+
+
 def test_backup_and_copy(command: Command, filled: str, tmp_path: Path) -> None:
     backup, copy = tmp_path / "backup.db", tmp_path / "copy.db"
     (row,) = json.loads(command("db", "backup", str(backup), "--format", "json").stdout)

@@ -111,8 +111,8 @@ def test_h10_a_flipped_bit_in_any_page_is_no_crash_and_harms_no_other_rollout(
             seen.append(look_at(whole.damaged(tmp_path / "runs.db", _flipped(whole.bytes, rng, page)), whole))
     counted = {what: seen.count(what) for what in sorted(set(seen))}
     print(f"{len(seen)} flipped bits in {n_pages} pages: {counted}")
-    assert counted.get("reported", 0) > 0
-    assert counted.get("unseen", 0) <= len(seen) // 4
+    assert counted.get("reported", 0) > len(seen) // 2
+    assert not counted.get("unseen")  # what is loaded is as it was recorded, or verify says which is not
 
 
 SPOILT = {
@@ -137,6 +137,14 @@ def test_h10_a_schema_that_is_no_text_any_more_is_refused(whole: Whole, tmp_path
     content = whole.bytes.replace(b"CREATE VIEW", b"CREATE V\xbdEW")
     assert content != whole.bytes
     assert look_at(whole.damaged(tmp_path / "runs.db", content), whole) == "refused"
+
+
+def test_h10_a_schema_revision_that_is_no_text_any_more_is_refused(whole: Whole, tmp_path: Path) -> None:
+    path = whole.damaged(tmp_path / "runs.db", whole.bytes)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE slime_store_version SET version_num = CAST(X'3030bd36' AS TEXT)")
+        connection.commit()
+    assert look_at(path, whole) == "refused"
 
 
 @pytest.mark.parametrize("read_only", [False, True])

@@ -1,6 +1,6 @@
 """Writes ``assets/schema-NNNN.tar.gz``: a store as the slime_store of that schema wrote it. Needs the history in git.
 
-    python -m tests.migrations.make_assets 0006=COMMIT
+    python -m tests.migrations.make_assets 0007=COMMIT
 
 A file that is there is never written again: what was released once must be read for ever.
 """
@@ -16,7 +16,14 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-COMMITS = {"0001": "8033281", "0002": "b2e4ff3", "0003": "4f5031c", "0004": "2440fd9", "0005": "c4150d5"}
+COMMITS = {
+    "0001": "8033281",
+    "0002": "b2e4ff3",
+    "0003": "4f5031c",
+    "0004": "2440fd9",
+    "0005": "c4150d5",
+    "0006": "af4f430",
+}
 """For each revision a commit whose newest migration it was, as it is today."""
 
 _FILL = """

@@ -27,7 +27,7 @@ AGGREGATES = (
 )
 METRICS = "SELECT rollout_pk, depth, key, value FROM rollout_metrics ORDER BY rollout_pk, depth, key"
 OURS = ("rollout_weight_versions", "rollout_metrics")
-LATER = ("pins",)
+LATER = ("pins", "rollout_digests")
 
 
 def downgrade(url: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from slime_store.store.handle import StoreHandle
 from slime_store.store.verification.contents import check_blobs, check_prompts, find_unused
 from slime_store.store.verification.database import check_database
+from slime_store.store.verification.digests import check_small_rows
 from slime_store.store.verification.files import GRACE_SECONDS, check_side_files
 from slime_store.store.verification.findings import Findings
 from slime_store.store.verification.fixing import fix_what_is_safe
@@ -33,6 +34,7 @@ def verify(
         handle.check_writable("fix a store")
     findings = Findings()
     check_database(handle, findings)
+    check_small_rows(handle, findings)
     checks = RolloutChecks(handle, findings)
     total, done = checks.count() + 1, 0
 

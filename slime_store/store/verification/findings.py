@@ -28,7 +28,9 @@ _UNREADABLE = (
 )  # words of SQLite's errors that mean damage, beside those that say so
 _MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, AssertionError)
 
-DAMAGE_CODES = frozenset({"page_damaged", "reference_dangling", "schema_differs", "unreadable", "rows_disagree"})
+DAMAGE_CODES = frozenset(
+    {"page_damaged", "reference_dangling", "schema_differs", "unreadable", "rows_disagree", "digest_differs"}
+)
 """While there is one of these, what looks unused may only look so."""
 
 

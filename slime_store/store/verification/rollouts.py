@@ -9,6 +9,7 @@ from slime_store.repositories.verification import Rows, VerificationRepository
 from slime_store.store.handle import StoreHandle
 from slime_store.store.verification.aggregates import check_aggregates
 from slime_store.store.verification.cache import CachedBlobs
+from slime_store.store.verification.digests import check_digests
 from slime_store.store.verification.findings import Findings, Place
 from slime_store.store.verification.packs import check_packs
 from slime_store.store.verification.references import check_references
@@ -17,7 +18,7 @@ from slime_store.store.verification.stored import RolloutCheck
 from slime_store.store.verification.totals import check_totals
 from slime_store.store.verification.writings import check_writings
 
-_LOOKS = (check_scalars, check_writings, check_packs, check_references, check_totals, check_aggregates)
+_LOOKS = (check_scalars, check_writings, check_packs, check_references, check_totals, check_aggregates, check_digests)
 
 
 class RolloutChecks:

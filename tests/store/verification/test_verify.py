@@ -191,6 +191,8 @@ def test_damage_to_an_eval_and_to_the_journal_is_found(filled: str) -> None:
         ("counts_disagree", "eval", 0),
         ("counts_disagree", "journal", 2),
         ("unreadable", "eval", 0),
+        ("digest_differs", "eval", 0),
+        ("digest_differs", "journal", 2),
     }
 
 
