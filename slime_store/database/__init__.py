@@ -4,6 +4,7 @@ from slime_store.database.after_fork import tell_after_fork
 from slime_store.database.bulk import chunked, in_binary, insert_rows
 from slime_store.database.changes import schema_change
 from slime_store.database.compaction import compact
+from slime_store.database.companions import Identity, check_only_name, draft_of, identity
 from slime_store.database.engine import create_store_engine, engine_config
 from slime_store.database.failures import translate_os_error, translated
 from slime_store.database.filesystem import filesystem_type
@@ -13,12 +14,16 @@ from slime_store.database.reconnection import reconnecting
 from slime_store.database.transactions import read, write
 
 __all__ = [
+    "Identity",
+    "check_only_name",
     "chunked",
     "compact",
     "copy_pages",
     "create_store_engine",
+    "draft_of",
     "engine_config",
     "filesystem_type",
+    "identity",
     "in_binary",
     "insert_rows",
     "read",

@@ -18,6 +18,9 @@ STATE_OPTION = "slime_store_state"
 BEGIN_OPTION = "slime_store_begin"
 """Execution option of a connection: the statement that opens its SQLite transactions."""
 
+BEGIN_WRITING = "BEGIN IMMEDIATE"
+"""The one for writing: a transaction that reads first and turns into a writer fails at once, whatever the timeout."""
+
 
 @dataclass(eq=False)
 class EngineState:

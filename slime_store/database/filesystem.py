@@ -27,6 +27,25 @@ class NetworkFileSystemWarning(UserWarning):
     """A store was put on a file system that several machines share."""
 
 
+class FileMountWarning(UserWarning):
+    """A store's file is a mount of its own, so that its log lies elsewhere."""
+
+
+def warn_if_mounted_alone(path: Path) -> None:
+    """Warn, once for each file in each process, when the file itself is a mount point, as in a container."""
+    target = os.path.realpath(path)
+    seen = (os.getpid(), str(path), "")
+    if seen in _warned or all(mount != target for mount, _ in _mounts()):
+        return
+    _warned.add(seen)
+    warnings.warn(
+        f"{path} is mounted as a single file: its log {path.name}-wal is not beside the real one, goes with the "
+        "container, and nobody outside sees it. Mount the directory instead",
+        FileMountWarning,
+        stacklevel=5,  # of `SampleStore.open`
+    )
+
+
 def filesystem_type(path: str | os.PathLike[str]) -> str:
     """Return the type of the file system that holds ``path``, as the system names it (``"ext4"``, ``"nfs4"``).
 

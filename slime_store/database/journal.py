@@ -29,6 +29,8 @@ def settle_journal(engine: Engine) -> None:
     config = engine_config(engine)
     if config.path is None:
         return
+    if not config.read_only:
+        filesystem.warn_if_mounted_alone(config.path)
     kind = filesystem.filesystem_type(config.path)
     if not filesystem.is_network(kind):
         return

@@ -27,7 +27,9 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from slime_store.config import StoreConfig
-from slime_store.database.engine import BEGIN_OPTION
+from slime_store.database.companions import check_companions
+from slime_store.database.engine import BEGIN_OPTION, BEGIN_WRITING
+from slime_store.database.frozen import has_thawed, is_frozen, note_frozen
 from slime_store.errors import StoreNotFoundError
 
 PAGE_SIZE = 16384
@@ -82,9 +84,12 @@ def create_sqlite_engine(config: StoreConfig, options: dict[str, Any]) -> Engine
             hide_parameters=True,
         )
         if config.read_only:
-            event.listen(engine, "connect", lambda _, record: _note_frozen(path, record))
+            event.listen(engine, "connect", lambda _, record: note_frozen(path, record.info))
             event.listen(engine, "checkout", _drop_if_thawed)
     event.listen(engine, "begin", _begin)
+    if path is not None and not config.read_only:
+        event.listen(engine, "begin", lambda connection: _check_writer(connection, path, config.display_url))
+        event.listen(engine, "commit", lambda connection: _check_writer(connection, path, config.display_url))
     event.listen(engine, "handle_error", _keep_when_interrupted)
     return engine
 
@@ -102,19 +107,13 @@ def file_uri(path: Path, *, read_only: bool) -> str:
     return f"{uri}&immutable=1" if read_only and is_frozen(path) else uri
 
 
-def is_frozen(path: Path) -> bool:
-    """Tell whether nobody writes to the file and this process can make no file beside it.
-
-    Readers of a write-ahead log share memory through the file ``-shm``. Where that cannot be made (a read-only disk,
-    somebody else's directory), a file without a log is read as it is, without locks.
-    """
-    if os.access(path.parent, os.W_OK) or os.path.exists(f"{path}-shm") or os.path.exists(f"{path}-journal"):
-        return False
-    return not os.path.exists(f"{path}-wal") or os.path.getsize(f"{path}-wal") == 0
-
-
 def _begin(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get(BEGIN_OPTION, "BEGIN"))
+
+
+def _check_writer(connection: Connection, path: Path, display_url: str) -> None:
+    if connection.get_execution_options().get(BEGIN_OPTION) == BEGIN_WRITING:
+        check_companions(connection, path, display_url)
 
 
 def _keep_when_interrupted(context: ExceptionContext) -> None:
@@ -129,18 +128,5 @@ def _keep_when_interrupted(context: ExceptionContext) -> None:
 
 def _drop_if_thawed(connection: Any, record: Any, _proxy: Any) -> None:
     """Reopen a connection that was opened without locks once a writer is there, or has been."""
-    path, seen = record.info["slime_store_frozen"]
-    if seen is not None and seen != _frozen_state(path):
+    if has_thawed(record.info):
         raise DisconnectionError
-
-
-def _note_frozen(path: Path, record: Any) -> None:
-    record.info["slime_store_frozen"] = (path, _frozen_state(path))
-
-
-def _frozen_state(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes with the file's content, or None when the file is not frozen."""
-    if not is_frozen(path):
-        return None
-    status = os.stat(path)
-    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -8,10 +8,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from slime_store.database.engine import BEGIN_OPTION, EngineState, engine_state
+from slime_store.database.engine import BEGIN_OPTION, BEGIN_WRITING, EngineState, engine_config, engine_state
 from slime_store.database.failures import translated
 from slime_store.database.forks import guarded_transaction
-from slime_store.errors import ReadOnlyStoreError
+from slime_store.database.frozen import has_thawed
+from slime_store.errors import ReadOnlyStoreError, ReadOvertakenError, StoreError
 
 _READ_OPTIONS: dict[str, dict[str, Any]] = {
     "sqlite": {BEGIN_OPTION: "BEGIN"},
@@ -19,8 +20,7 @@ _READ_OPTIONS: dict[str, dict[str, Any]] = {
     "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
 }
 WRITE_OPTIONS: dict[str, dict[str, Any]] = {
-    # a transaction that reads first and turns into a writer fails at once, whatever the timeout
-    "sqlite": {BEGIN_OPTION: "BEGIN IMMEDIATE"},
+    "sqlite": {BEGIN_OPTION: BEGIN_WRITING},
     # whatever the server's default: what was looked up before a lock was waited for is looked up again after it
     "postgresql": {"isolation_level": "READ COMMITTED"},
 }
@@ -36,10 +36,18 @@ def read(engine: Engine) -> Iterator[Connection]:
     Raises:
         StoreNotFoundError: the file does not exist.
         DamagedStoreError: the file is damaged.
+        ReadOvertakenError: somebody began to write to a file that is read without locks.
         DatabaseError: anything else that the database reports, `StoreBusyError` and `StoreFullError` among it.
     """
-    with _transaction(engine, _READ_OPTIONS[engine.dialect.name]) as connection:
-        yield connection
+    info: dict[str, Any] = {}
+    try:
+        with _transaction(engine, _READ_OPTIONS[engine.dialect.name]) as connection:
+            info = connection.info
+            yield connection
+            _check_not_overtaken(engine, info)
+    except StoreError:  # whatever the mixture of old and new pages looked like
+        _check_not_overtaken(engine, info)
+        raise
 
 
 @contextmanager
@@ -59,6 +67,11 @@ def write(engine: Engine) -> Iterator[Connection]:
         raise ReadOnlyStoreError("write")
     with _transaction(engine, WRITE_OPTIONS[engine.dialect.name]) as connection:
         yield connection
+
+
+def _check_not_overtaken(engine: Engine, info: dict[str, Any]) -> None:
+    if engine.dialect.name == "sqlite" and has_thawed(info):
+        raise ReadOvertakenError(engine_config(engine).display_url)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from slime_store.errors.database import (
     BackgroundRecordError,
     ConnectionFailedError,
     DatabaseError,
+    ReadOvertakenError,
     StoreBusyError,
     StoreFullError,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "NewerSchemaError",
     "OutdatedSchemaError",
     "ReadOnlyStoreError",
+    "ReadOvertakenError",
     "RolloutExistsError",
     "RolloutNotFoundError",
     "RunNotFoundError",

@@ -24,6 +24,14 @@ class StoreFullError(DatabaseError):
     """The disk, the quota or the size limit is exhausted; nothing of this record was kept."""
 
 
+class ReadOvertakenError(DatabaseError):
+    """A file that is read without locks, since its directory cannot be written to, was written to meanwhile."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "somebody began to write to the file while it was read without locks; read it again")
+        self.args = (url,)  # what pickle makes it of again
+
+
 class ConnectionFailedError(DatabaseError):
     """The database server cannot be reached, or the connection broke and came to nothing when tried again."""
 

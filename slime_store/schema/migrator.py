@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from slime_store.blobs import sync_directory
 from slime_store.config import StoreConfig
 from slime_store.database import (
     create_store_engine,
+    draft_of,
     engine_config,
     schema_change,
     settle_journal,
@@ -146,7 +146,7 @@ def create_file(config: StoreConfig, path: Path) -> None:
         if Path(f"{path}{suffix}").exists():
             detail = f"the file is gone, but its log {path.name}{suffix} is there; restore the file, or remove the log"
             raise DamagedStoreError(config.display_url, detail)
-    draft = path.with_name(f".slime_store-{secrets.token_hex(8)}.new")
+    draft = draft_of(path)
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
         engine = create_store_engine(config.at(draft))

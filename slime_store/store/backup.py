@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from sqlalchemy import Engine
 
 from slime_store.blobs import BlobDirectory, sync_directory
 from slime_store.config import StoreConfig
-from slime_store.database import copy_pages, engine_config, read, translated
+from slime_store.database import copy_pages, draft_of, engine_config, read, translated
 from slime_store.errors import BackupError
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.store.copying import copy_snapshot
@@ -73,7 +72,7 @@ def _publish(path: str | os.PathLike[str], fill: Callable[[Path], tuple[str, ...
             raise BackupError(str(target), f"{existing.name} exists already; choose another name, or remove it")
     if not target.parent.is_dir():
         raise BackupError(str(target), f"the directory {target.parent} does not exist")
-    draft = target.with_name(f".slime_store-{secrets.token_hex(8)}.new")
+    draft = draft_of(target)
     drafts = BlobDirectory.beside(draft)
     try:
         missing = fill(draft)

@@ -14,7 +14,16 @@ from sqlalchemy import Connection, Engine
 
 from slime_store.blobs import BlobDirectory
 from slime_store.config import StoreConfig
-from slime_store.database import create_store_engine, read, tell_after_fork, truncate_log, write
+from slime_store.database import (
+    Identity,
+    check_only_name,
+    create_store_engine,
+    identity,
+    read,
+    tell_after_fork,
+    truncate_log,
+    write,
+)
 from slime_store.errors import DatabaseError, ReadOnlyStoreError, StoreClosedError, StoreNotPicklableError
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.schema import ensure_schema
@@ -53,6 +62,7 @@ class StoreHandle:
             if self._engine is None:
                 engine = create_store_engine(self.config)
                 try:
+                    self._check_only_name()
                     ensure_schema(engine, self.config)
                 except BaseException:
                     engine.dispose()
@@ -77,6 +87,7 @@ class StoreHandle:
         with write(self.engine) as connection:
             yield connection
             self._check_same_file()
+            self._check_only_name()
 
     def check_writable(self, operation: str) -> None:
         """Refuse at once what a transaction would refuse later.
@@ -97,14 +108,12 @@ class StoreHandle:
                 if os.path.getsize(f"{self.config.path}-wal") > LOG_BYTES:
                     truncate_log(self._engine)
 
-    def _file_identity(self) -> tuple[int, int] | None:
-        if self.config.path is None:
-            return None
-        try:
-            status = os.stat(self.config.path)
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
+    def _file_identity(self) -> Identity:
+        return None if self.config.path is None else identity(self.config.path)
+
+    def _check_only_name(self) -> None:
+        if self.config.path is not None and not self.config.read_only:
+            check_only_name(self.config.path, self.config.display_url)
 
     def _check_same_file(self) -> None:
         """Refuse to go on with a file that was moved away or replaced: what is written to it would be lost."""

@@ -11,7 +11,7 @@ from functools import wraps
 from itertools import chain
 from typing import Any, ParamSpec, TypeVar
 
-from slime_store.errors import BlobCorruptError, BlobMissingError, StoreError
+from slime_store.errors import BlobCorruptError, BlobMissingError, ReadOvertakenError, StoreError
 from slime_store.mapping.batch import BATCH_FIELDS, BatchDecoder
 from slime_store.mapping.decode import SampleDecoder, documents_of, eval_data, layouts_of
 from slime_store.mapping.nesting import nest
@@ -67,14 +67,17 @@ def rows_of(what: str) -> Iterator[None]:
 
 
 def again_if_overtaken(read: Callable[P, T]) -> Callable[P, T]:
-    """Read anew when a side file is missing: it goes with its rollout, also beneath a transaction that sees its row."""
+    """Read anew when a side file is missing, or the file was written to while it was read without locks.
+
+    A side file goes with its rollout, also beneath a transaction that still sees its row.
+    """
 
     @wraps(read)
     def reading(*args: P.args, **kwargs: P.kwargs) -> T:
         for _ in range(_READS - 1):
             try:
                 return read(*args, **kwargs)
-            except BlobMissingError:
+            except (BlobMissingError, ReadOvertakenError):
                 continue
         return read(*args, **kwargs)
 

@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 from slime_store.database import filesystem_type, read, settle_journal, write
 from slime_store.database import sqlite as sqlite_module
 from slime_store.database.filesystem import NetworkFileSystemWarning, is_network
-from slime_store.errors import StoreNotFoundError
+from slime_store.errors import DamagedStoreError, ReadOvertakenError, StoreNotFoundError
 from tests.database.conftest import MakeEngine, insert
 
 
@@ -224,6 +224,29 @@ def test_a_file_read_without_locks_is_read_with_locks_once_a_writer_comes(
     reader = make_engine(copy, read_only=True)
     assert count(reader) == 0
     insert(make_engine(copy), 1)
+    assert count(reader) == 1
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+@pytest.mark.parametrize("looks_damaged", [False, True])
+def test_what_a_writer_overtakes_while_it_is_read_without_locks_is_an_error(
+    make_store: MakeEngine,
+    make_engine: MakeEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_ended: bool,
+    looks_damaged: bool,
+) -> None:
+    make_store(tmp_path / "s.db").dispose()
+    copy = frozen_copy(tmp_path / "s.db", tmp_path / "frozen", monkeypatch)
+    reader, writer = make_engine(copy, read_only=True), make_engine(copy)
+    with pytest.raises(ReadOvertakenError), read(reader) as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM t")
+        insert(writer, 1)
+        if has_ended:
+            writer.dispose()
+        if looks_damaged:
+            raise DamagedStoreError("url", "as pages of two states look")
     assert count(reader) == 1
 
 

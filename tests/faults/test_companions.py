@@ -1,0 +1,120 @@
+"""The files of an open store are linked, removed or replaced by somebody: nothing that a record returned is lost."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from slime_store import Sample, SampleStore
+from slime_store.database.filesystem import FileMountWarning
+from slime_store.errors import DatabaseError
+from tests.faults.given import FORK, PATIENCE_SECONDS
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def _record_and_die(path: Path, gone: str, log: Path) -> None:
+    run = SampleStore.open(path).run("run")
+    run.record_train(0, [[Sample()]])
+    os.unlink(f"{path}{gone}")
+    for rollout_id in range(1, 4):
+        try:
+            run.record_train(rollout_id, [[Sample()]])
+        except DatabaseError:
+            continue
+        with log.open("a") as file:
+            file.write(f"{rollout_id}\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _record(path: Path, rollout_id: int) -> None:
+    with SampleStore.open(path) as store:
+        store.run("run").record_train(rollout_id, [[Sample()]])
+
+
+@pytest.mark.parametrize("gone", ["-wal", "-shm"])
+def test_a_record_is_refused_once_the_log_is_removed(path: Path, tmp_path: Path, gone: str) -> None:
+    SampleStore.open(path).close()
+    log = tmp_path / "returned"
+    process = FORK.Process(target=_record_and_die, args=(path, gone, log))
+    process.start()
+    process.join(PATIENCE_SECONDS)
+    returned = [int(line) for line in log.read_text().splitlines()] if log.exists() else []
+    with SampleStore.open(path) as store:
+        present = {info.rollout_id for info in store.run("run").rollouts()} if store.runs() else set()
+    assert set(returned) <= present
+    assert not returned
+
+
+@pytest.mark.parametrize("gone", ["-wal", "-shm"])
+def test_the_error_says_what_to_do_and_doing_it_saves_everything(path: Path, gone: str) -> None:
+    store = SampleStore.open(path)
+    run = store.run("run")
+    run.record_train(0, [[Sample(response="kept")]])
+    os.unlink(f"{path}{gone}")
+    with pytest.raises(DatabaseError, match=rf"store\.db{gone} was removed or replaced.*Close the store"):
+        run.record_train(1, [[Sample()]])
+    store.close()
+    with SampleStore.open(path) as store:
+        run = store.run("run")
+        assert run.load_train(0).samples[0][0].response == "kept"
+        run.record_train(1, [[Sample()]])
+        assert [info.rollout_id for info in run.rollouts()] == [0, 1]
+        assert store.verify().ok
+
+
+def test_a_log_that_comes_and_goes_rightly_is_no_fault(path: Path) -> None:
+    for rollout_id in range(3):
+        _record(path, rollout_id)
+    with SampleStore.open(path) as store:
+        run = store.run("run")
+        run.record_train(3, [[Sample()]])
+        store.vacuum()
+        child = FORK.Process(target=_record, args=(path, 4))  # a fork closes all connections, the last one the log
+        child.start()
+        child.join(PATIENCE_SECONDS)
+        other = SPAWN.Process(target=_record, args=(path, 5))
+        other.start()
+        other.join(PATIENCE_SECONDS)
+        run.record_train(6, [[Sample()]])
+        assert [info.rollout_id for info in run.rollouts()] == list(range(7))
+
+
+def test_a_file_with_two_names_is_refused_for_writing(path: Path, tmp_path: Path) -> None:
+    store = SampleStore.open(path)
+    run = store.run("run")
+    run.record_train(0, [[Sample()]])
+    os.link(path, tmp_path / "link.db")
+    with pytest.raises(DatabaseError, match="second name"):
+        run.record_train(1, [[Sample()]])
+    with pytest.raises(DatabaseError, match="second name"):
+        SampleStore.open(tmp_path / "link.db").run("run")
+    os.unlink(tmp_path / "link.db")
+    run.record_train(1, [[Sample()]])
+    assert [info.rollout_id for info in run.rollouts()] == [0, 1]
+
+
+def test_the_name_under_which_a_store_was_made_is_no_second_name(path: Path, tmp_path: Path) -> None:
+    _record(path, 0)
+    os.link(
+        path, tmp_path / ".slime_store-0123456789abcdef.new"
+    )  # as a process killed while it made the store leaves it
+    _record(path, 1)
+
+
+def test_a_file_that_is_mounted_alone_is_warned_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SampleStore.open(path).close()
+    mounts = [("/", "ext4"), (os.path.realpath(path), "ext4")]
+    monkeypatch.setattr("slime_store.database.filesystem._mounts", lambda: iter(mounts))
+    with pytest.warns(FileMountWarning, match=r"log store\.db-wal is not beside the real one.*Mount the directory"):
+        SampleStore.open(path).run("run")
+    SampleStore.open(path).run("run")  # a second warning would be an error
