@@ -241,31 +241,37 @@ def test_a_write_whose_commit_was_not_answered_is_not_done_twice(postgres_url: s
             assert_same(_state(store, run_name), state, path=f"{name}, {number}")
 
 
+def _restart(server: PostgresServer) -> threading.Thread:
+    """Stop a server, and start it again a little later in the thread that is returned."""
+    server.stop()
+    starting = threading.Timer(0.5, server.start)
+    starting.start()
+    return starting
+
+
 def test_iter_samples_goes_on_from_where_it_was_through_a_restart_of_the_server(
     durable_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconnection, "RECONNECT_SECONDS", (0.1, 0.3, 1.0, 2.0, 4.0))
+    monkeypatch.setattr(reconnection, "RECONNECT_SECONDS", (0.1, 0.3, 1.0, 2.0, 4.0, 8.0))  # the machine may be busy
     with durable_server.database() as url:
         _fill(url, "faults")
         with SampleStore.open(url) as store:
             run = store.run("faults")
             expected = list(run.iter_samples())
-            seen = []
+            seen, restarts = [], list[threading.Thread]()
             for sample in run.iter_samples(batch_size=3):
                 seen.append(sample)
                 if len(seen) in (1, 8):
-                    durable_server.stop()
-                    starting = threading.Timer(0.5, durable_server.start)
-                    starting.start()
-            starting.join()
+                    for restart in restarts:
+                        restart.join()
+                    restarts.append(_restart(durable_server))
             assert_same(seen, expected)
-            durable_server.stop()
-            starting = threading.Timer(0.5, durable_server.start)
-            starting.start()
+            restarts[-1].join()
+            last = _restart(durable_server)
             run.pin(1)
             run.recovery.record_checkpoint(2)
             assert run.delete_rollout(0) == 2
-            starting.join()
+            last.join()
             assert [info.rollout_id for info in run.rollouts("train")] == [1, 2]
 
 
