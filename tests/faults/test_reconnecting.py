@@ -170,14 +170,18 @@ def _comparable(result: Any) -> Any:
     return [_comparable(each) for each in result] if isinstance(result, list) else result
 
 
-def _some(n_steps: int) -> range:
-    """Every step, or about 12 of more: with an odd distance, which meets before and after."""
-    return range(0, n_steps, 1 if n_steps <= 12 else (n_steps // 12) | 1)
+def _some(n_steps: int, most: int) -> range:
+    """Every step, or about as many as wanted: with an odd distance, which meets before and after."""
+    return range(0, n_steps, 1 if n_steps <= most else (n_steps // most) | 1)
+
+
+most_steps = pytest.mark.parametrize("most", [6, pytest.param(10_000, marks=pytest.mark.slow)])
 
 
 @pytest.mark.parametrize("name", READS)
+@most_steps
 def test_a_connection_that_ends_at_any_statement_of_a_read_changes_nothing_of_the_answer(
-    postgres_url: str, name: str
+    postgres_url: str, name: str, most: int
 ) -> None:
     _fill(postgres_url, "faults", pin=True)
     with SampleStore.open(postgres_url, read_only=True) as store:
@@ -185,7 +189,7 @@ def test_a_connection_that_ends_at_any_statement_of_a_read_changes_nothing_of_th
         with _stepping(store, steps):
             expected = _comparable(READS[name](store, run))
         assert len(steps.names) >= 4
-        for step in _some(len(steps.names)):
+        for step in _some(len(steps.names), most):
             with _stepping(store, Steps(step, lambda: end_connections(postgres_url))):
                 found = _comparable(READS[name](store, run))
             if name == "runs":
@@ -195,7 +199,10 @@ def test_a_connection_that_ends_at_any_statement_of_a_read_changes_nothing_of_th
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_a_connection_that_ends_at_any_statement_of_a_write_leaves_it_done_once(postgres_url: str, name: str) -> None:
+@most_steps
+def test_a_connection_that_ends_at_any_statement_of_a_write_leaves_it_done_once(
+    postgres_url: str, name: str, most: int
+) -> None:
     _fill(postgres_url, "undisturbed", pin=True)
     steps = Steps(None)
     with SampleStore.open(postgres_url) as store:
@@ -204,7 +211,7 @@ def test_a_connection_that_ends_at_any_statement_of_a_write_leaves_it_done_once(
             expected = WRITES[name](store, run)
         state = _state(store, "undisturbed")
     assert len(steps.names) >= 6
-    for step in _some(len(steps.names)):
+    for step in _some(len(steps.names), most):
         run_name = f"step {step}"
         _fill(postgres_url, run_name, pin=True)
         with SampleStore.open(postgres_url) as store:
@@ -234,31 +241,37 @@ def test_a_write_whose_commit_was_not_answered_is_not_done_twice(postgres_url: s
             assert_same(_state(store, run_name), state, path=f"{name}, {number}")
 
 
+def _restart(server: PostgresServer) -> threading.Thread:
+    """Stop a server, and start it again a little later in the thread that is returned."""
+    server.stop()
+    starting = threading.Timer(0.5, server.start)
+    starting.start()
+    return starting
+
+
 def test_iter_samples_goes_on_from_where_it_was_through_a_restart_of_the_server(
     durable_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconnection, "RECONNECT_SECONDS", (0.1, 0.3, 1.0, 2.0, 4.0))
+    monkeypatch.setattr(reconnection, "RECONNECT_SECONDS", (0.1, 0.3, 1.0, 2.0, 4.0, 8.0))  # the machine may be busy
     with durable_server.database() as url:
         _fill(url, "faults")
         with SampleStore.open(url) as store:
             run = store.run("faults")
             expected = list(run.iter_samples())
-            seen = []
+            seen, restarts = [], list[threading.Thread]()
             for sample in run.iter_samples(batch_size=3):
                 seen.append(sample)
                 if len(seen) in (1, 8):
-                    durable_server.stop()
-                    starting = threading.Timer(0.5, durable_server.start)
-                    starting.start()
-            starting.join()
+                    for restart in restarts:
+                        restart.join()
+                    restarts.append(_restart(durable_server))
             assert_same(seen, expected)
-            durable_server.stop()
-            starting = threading.Timer(0.5, durable_server.start)
-            starting.start()
+            restarts[-1].join()
+            last = _restart(durable_server)
             run.pin(1)
             run.recovery.record_checkpoint(2)
             assert run.delete_rollout(0) == 2
-            starting.join()
+            last.join()
             assert [info.rollout_id for info in run.rollouts("train")] == [1, 2]
 
 
