@@ -51,6 +51,8 @@ _SQLSTATE_KINDS = {
     "57P02": "connection",  # crash_shutdown
     "57P03": "connection",  # cannot_connect_now: it is starting
     "57P05": "connection",  # idle_session_timeout
+    "25P03": "connection",  # idle_in_transaction_session_timeout: this process was stopped for longer
+    "25P04": "connection",  # transaction_timeout
 }
 
 _NO_TIME = ("Invalid isoformat string", "Couldn't parse datetime")

@@ -14,8 +14,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 import weakref
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -32,36 +32,45 @@ _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 _abandoned: list[Any] = []  # pools of the parent: never closed by the child
 
 
+class _Transaction:
+    """A transaction that runs. It counts while its frame lives: no interrupt between two lines leaves it behind."""
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
+
+
 class _Gate:
-    """Counts the threads that are inside a transaction."""
+    """Knows the threads that are inside a transaction."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.active: Counter[int] = Counter()
+        self.active: weakref.WeakSet[_Transaction] = weakref.WeakSet()
         self.forking = False
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        thread = threading.get_ident()
-        with self.changed:
-            if not self.active[thread]:
-                self.changed.wait_for(lambda: not self.forking)
-            self.active[thread] += 1
+        transaction = _Transaction(threading.get_ident())
         try:
+            with self.changed:
+                if not any(each.thread == transaction.thread for each in self.active):
+                    self.changed.wait_for(lambda: not self.forking)
+                self.active.add(transaction)
             yield
         finally:
             with self.changed:
-                self.active[thread] -= 1
-                if self.active[thread] <= 0:
-                    del self.active[thread]
+                self.active.discard(transaction)
                 self.changed.notify_all()
 
     def close(self) -> bool:
         """Let no transaction begin and wait for those that run; tell whether all have ended in time."""
-        thread = threading.get_ident()
+        thread, deadline = threading.get_ident(), time.monotonic() + FORK_WAIT_SECONDS
         with self.changed:
             self.forking = True
-            return self.changed.wait_for(lambda: not any(t != thread for t in self.active), FORK_WAIT_SECONDS)
+            while any(each.thread != thread for each in self.active):
+                if time.monotonic() > deadline:
+                    return False
+                self.changed.wait(0.05)  # who was interrupted may not say that it has ended
+        return True
 
     def open(self) -> None:
         with self.changed:

@@ -28,7 +28,8 @@ _CONNECT_ARGS: dict[str, Any] = {
 
 # The keepalives are the server's: else the transaction of a machine that lost its power holds its run for two hours.
 # What a database or a role may preset and what would change values or the meaning of statements is set back: with
-# extra_float_digits = 0, the default before PostgreSQL 12, floats come back rounded to 15 digits.
+# extra_float_digits = 0, the default before PostgreSQL 12, floats come back rounded to 15 digits. A record compresses
+# payloads inside its transaction, gigabytes of images for a minute: the limit on idle ones is ten minutes at least.
 _SETUP = """
 SELECT set_config('search_path', %s, false),
        set_config('lock_timeout', %s, false),
@@ -39,6 +40,8 @@ SELECT set_config('search_path', %s, false),
        set_config('transform_null_equals', 'off', false),
        set_config('datestyle', 'ISO', false),
        set_config('bytea_output', 'hex', false),
+       set_config('idle_in_transaction_session_timeout', (SELECT CASE WHEN setting::bigint BETWEEN 1 AND 600000
+           THEN '600000' ELSE setting END FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'), false),
        set_config('tcp_keepalives_idle', '30', false),
        set_config('tcp_keepalives_interval', '10', false),
        set_config('tcp_keepalives_count', '3', false),

@@ -9,36 +9,58 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _MUCH = 100_000
 """How many objects may be aged before all are counted."""
 
-_lock = threading.Lock()
-_depth = 0
-_was_enabled = False
+_lock = threading.RLock()
+_is_ours = False
+"""Collection is off because of us."""
 _aged = 0
 _n_before: int | None = None
+
+
+class _Pause:
+    """One pause. It ends with its frame at the latest, if Ctrl-C comes between two lines of this module."""
+
+    def begin(self) -> None:
+        global _is_ours
+        with _lock:
+            if not _pauses and gc.isenabled():
+                _is_ours = True
+            _pauses.add(self)
+            gc.disable()
+
+    def end(self) -> None:
+        global _is_ours
+        with _lock:
+            _pauses.discard(self)
+            if not _pauses and _is_ours:
+                try:
+                    _age()
+                finally:
+                    gc.enable()
+                    _is_ours = False
+
+    def __del__(self) -> None:
+        self.end()
+
+
+_pauses: weakref.WeakSet[_Pause] = weakref.WeakSet()
 
 
 @contextmanager
 def paused() -> Iterator[None]:
     """Suspend automatic collection in this process, and resume it if it was on. May be nested and used by threads."""
-    global _depth, _was_enabled
-    with _lock:
-        if _depth == 0:
-            _was_enabled = gc.isenabled()
-            gc.disable()
-        _depth += 1
+    pause = _Pause()
     try:
+        pause.begin()
         yield
     finally:
-        with _lock:
-            _depth -= 1
-            if _depth == 0 and _was_enabled:
-                _age()
-                gc.enable()
+        pause.end()
 
 
 def _age() -> None:
@@ -72,11 +94,11 @@ def _n_old() -> int:
 
 def _resume_in_child() -> None:
     """A forked child has none of the threads that paused: collect again."""
-    global _lock, _depth
-    _lock = threading.Lock()
-    if _depth and _was_enabled:
+    global _lock, _pauses, _is_ours
+    _lock, _pauses = threading.RLock(), weakref.WeakSet()
+    if _is_ours:
         gc.enable()
-    _depth = 0
+    _is_ours = False
 
 
 os.register_at_fork(after_in_child=_resume_in_child)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from slime_store import RolloutFnTrainOutput, SampleStore
+from slime_store import RolloutFnTrainOutput, Sample, SampleStore
+from slime_store.database import forks
+from slime_store.store import collection
 from slime_store.testing import assert_same
 from tests.services.filling import rich_train
 
@@ -85,3 +91,45 @@ def test_an_interrupted_load_leaves_the_store_as_it_was(sqlite_url: str, address
         assert sum(error is not None for error in kept) > N_TRIES // 4
         assert_same(run.load_train(0).samples, output.samples)
         run.record_train(1, output)
+
+
+def test_interrupts_leave_the_collector_on_and_forks_unhindered(sqlite_url: str) -> None:
+    """A few hundred at any line of the code around a small record."""
+    with SampleStore.open(sqlite_url) as store:
+        run = store.run("run")
+        usual = _usual_seconds(lambda: run.record_train(0, [[Sample()]]))
+        for i in range(1, 300):
+            interrupted(partial(run.record_train, i, [[Sample()]]), usual * (i % 50) / 50 + 1e-5)
+        gc.collect()
+        assert gc.isenabled()
+        assert not collection._pauses
+        assert not forks._gate.active
+
+
+@pytest.mark.parametrize("line", range(14))
+def test_an_interrupt_at_any_line_of_a_pause_leaves_the_collector_on(line: int) -> None:
+    seen = 0
+
+    def tracer(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal seen
+        if frame.f_code.co_filename != collection.__file__:
+            return None
+        if event == "line":
+            seen += 1
+            if seen == line + 1:
+                raise Interrupted
+        return tracer
+
+    def pause() -> None:
+        with collection.paused():
+            pass
+
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        with contextlib.suppress(Interrupted):
+            pause()
+    finally:
+        sys.settrace(before)
+    assert gc.isenabled()
+    assert not collection._pauses
