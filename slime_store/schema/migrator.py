@@ -14,6 +14,7 @@ from slime_store.database import (
     create_store_engine,
     draft_of,
     engine_config,
+    read,
     schema_change,
     settle_journal,
     tell_after_fork,
@@ -22,11 +23,13 @@ from slime_store.database import (
 from slime_store.errors import (
     DamagedStoreError,
     DatabaseError,
+    ForeignDatabaseError,
     InvalidUrlError,
     NewerSchemaError,
     OutdatedSchemaError,
     StoreNotFoundError,
 )
+from slime_store.schema.comparison import strangers
 from slime_store.schema.inspection import check_path, explain_refused_file, newest_writer, refuse_foreign
 from slime_store.schema.location import migrations_directory
 from slime_store.schema.revisions import HEAD, REVISIONS, VERSION_TABLE, read_revision, stored_revision
@@ -50,7 +53,7 @@ _alembic = _Alembic()
 def ensure_schema(engine: Engine, config: StoreConfig) -> None:
     """Make sure that the database has the schema of this version: create it, upgrade it, or refuse.
 
-    Nothing is written before the checks have passed. A store that is up to date costs one small query. Any number of
+    Nothing is written before the checks have passed. A store that is up to date costs two small queries. Any number of
     processes may call this at once for the same new store.
 
     Raises:
@@ -70,6 +73,8 @@ def ensure_schema(engine: Engine, config: StoreConfig) -> None:
         else:
             create_file(config, config.path)
     try:
+        if config.path is not None:
+            _refuse_strangers(engine, config)
         revision = stored_revision(engine)
     except DamagedStoreError as error:
         if config.path is None:
@@ -88,6 +93,13 @@ def ensure_schema(engine: Engine, config: StoreConfig) -> None:
         raise OutdatedSchemaError(config.display_url, revision)
     settle_journal(engine)
     upgrade(engine)
+
+
+def _refuse_strangers(engine: Engine, config: StoreConfig) -> None:
+    with read(engine) as connection:
+        found = strangers(connection)
+    if found:
+        raise ForeignDatabaseError(config.display_url, f"it has a {', a '.join(found)}, which slime_store never makes")
 
 
 def upgrade(engine: Engine) -> None:
