@@ -36,7 +36,7 @@ class PluginSettings:
         carry_over: whether the rollout function keeps groups in flight across rollouts; default: found out by itself.
         max_adopted: hand out at most this many recorded rollouts after a checkpoint; default: all.
         lineage_ignore: arguments that may change between sessions without refusing recorded rollouts.
-        spool_dir: where rollouts go that the store cannot take; default: a directory under the system's temporary one.
+        spool_dir: where rollouts go that the store cannot take; default: one of mode 0700 under the system's own.
         replay_run: replay this run's rollouts into ``run``, which notes them as adopted.
         replay_groups: replay only this many groups of each rollout, half from its head and half from its tail.
     """

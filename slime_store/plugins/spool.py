@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import tempfile
 import threading
 from pathlib import Path
@@ -24,9 +26,10 @@ class Spool:
     """
 
     def __init__(self, settings: PluginSettings) -> None:
-        directory = settings.spool_dir or os.path.join(tempfile.gettempdir(), "slime_store_spool")
         name = "".join(c if (c.isascii() and c.isalnum()) or c in "-._" else "_" for c in settings.run)[:100]
-        self.path = Path(directory) / f"{name}.{os.getpid()}.db"
+        self._file_name = f"{name}.{os.getpid()}.db"
+        self._directory = settings.spool_dir
+        self.path: Path | None = None
         self.n_kept = 0
         self.lineage: dict[str, Any] | None = None
         self._run = settings.run
@@ -38,8 +41,7 @@ class Spool:
         """Store something in the spool file."""
         with self._lock:
             if self._store is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._store = SampleStore.open(self.path)
+                self._store = self._open()
             run = self._store.run(self._run)
             if self.lineage is not None and not self._is_noted:  # decides whether its rollouts may be adopted later
                 run.recovery.begin_session(checkpoint_rollout_id=None, lineage=self.lineage)
@@ -54,9 +56,32 @@ class Spool:
             self._run,
         )
 
+    def _open(self) -> SampleStore:
+        if self._directory is None:
+            directory = own_directory()
+        else:
+            directory = Path(self._directory)
+            directory.mkdir(parents=True, exist_ok=True)
+        self.path = directory / self._file_name
+        return SampleStore.open(self.path)
+
     def close(self) -> None:
         """Let go of the file."""
         with self._lock:
             store, self._store = self._store, None
         if store is not None:
             store.close()
+
+
+def own_directory() -> Path:
+    """Return a directory under the system's temporary one that nobody else can write to or look into.
+
+    It is the same one each time, unless somebody has put something of theirs in its place.
+    """
+    path = Path(tempfile.gettempdir()) / f"slime_store_spool-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    status = path.lstat()
+    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
+        return path
+    return Path(tempfile.mkdtemp(prefix="slime_store_spool-"))
