@@ -15,7 +15,14 @@ import sqlalchemy as sa
 
 from slime_store.blobs import PayloadWriter
 from slime_store.database import translated
-from slime_store.errors import AlreadyImportedError, ConnectionFailedError, RolloutExistsError, StoreError
+from slime_store.errors import (
+    AlreadyImportedError,
+    BlobMissingError,
+    ConnectionFailedError,
+    DatabaseError,
+    RolloutExistsError,
+    StoreError,
+)
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.aggregates import AggregateRepository
 from slime_store.repositories.blobs import BlobRepository
@@ -35,6 +42,7 @@ from slime_store.store.payloads import (
     compress_packs,
     own_bytes,
     prepare,
+    renew,
 )
 from slime_store.store.sessions import utc_now
 from slime_store.store.versions import RolloutVersions
@@ -142,6 +150,9 @@ def _write_rollouts(
                 infos.append(recording.run(rollout, payloads, writer))
                 files += recording.files_to_remove
                 tried.append(Tried(len(infos) - 1, recording.pk, session_pk, recording.finished_at))
+            gone = sorted(set(writer.gone()).difference(files))
+            if gone:
+                raise DatabaseError(handle.config.display_url, f"side file {gone[0]} is gone; nothing was recorded")
     except BaseException:
         take_back(handle, writer.written)
         raise
@@ -223,6 +234,7 @@ class _Recording:
         if earlier and request.on_conflict == "error":
             raise RolloutExistsError(request.run, rollout.kind, request.rollout_id)
         attempt = 1 + max((n for _, n in earlier), default=0)
+        renew(prepared, rollout, writer)
         prompts = PromptRepository(self._connection).ensure(rollout.prompts)
         versions = RolloutVersions(self._connection, request, self._session_pk, rollout)
         blobs = self._shared_blobs(rollout, prepared, writer)
@@ -267,6 +279,7 @@ class _Recording:
             self._delete(replaced)
         if request.clear_journal is not None:
             self._delete(self._superseded(request.clear_journal))
+        self.files_to_remove += self._blobs.replaced_files
         return rollout_info(self._rollouts.info(pk))
 
     def _delete(self, pks: list[int]) -> None:
@@ -297,7 +310,10 @@ class _Recording:
         for names in prepared.later_blobs:
             self._blobs.add_shared(compress_blobs([name for name in names if name not in known], rollout, writer))
         self.files_to_remove += [p.file_name for d, p in prepared.blobs.items() if d in known and p.file_name]
-        return self._blobs.known(rollout.blobs)
+        stored = self._blobs.known(rollout.blobs)
+        if lost := sorted(rollout.blobs.keys() - stored.keys()):
+            raise BlobMissingError(lost[0])
+        return stored
 
 
 def _json(names: Sequence[Any]) -> str:
