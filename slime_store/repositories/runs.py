@@ -69,6 +69,11 @@ class RunRepository:
         columns = SessionRow.ordinal, SessionRow.host, SessionRow.pid, SessionRow.started_at
         return self._connection.execute(select(*columns).where(SessionRow.id == pk)).one()
 
+    def has_session(self, pk: int, run_pk: int, pid: int, started_at: datetime) -> bool:
+        """Return whether a session is there, of this run and process, and from this time."""
+        same = SessionRow.id == pk, SessionRow.run_pk == run_pk, SessionRow.pid == pid
+        return self._connection.execute(select(SessionRow.started_at).where(*same)).scalar() == started_at
+
     def get(self, name: str) -> StoredRun:
         """Return a run.
 

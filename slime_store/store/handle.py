@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,9 +32,10 @@ class StoreHandle:
         self.config = config
         self.directory = None if config.path is None else BlobDirectory.beside(config.path)
         self.background = BackgroundWriter()
-        self.sessions = Sessions(config.url if not config.is_memory else str(id(self)))
+        self.sessions = Sessions(self._identity)
         self._engine: Engine | None = None
         self._file: tuple[int, int] | None = None
+        self._memory = object()
         self._closed = False
         self.after_fork()
         tell_after_fork(self)
@@ -96,6 +97,17 @@ class StoreHandle:
             with contextlib.suppress(OSError):
                 if os.path.getsize(f"{self.config.path}-wal") > LOG_BYTES:
                     truncate_log(self._engine)
+
+    def _identity(self) -> Hashable:
+        """What tells the open store from others in this process, whatever the way to it: links, other spellings.
+
+        Raises:
+            StoreClosedError: the store was closed.
+        """
+        self.engine  # noqa: B018 - opens the store, if it is to be opened
+        if self.config.is_memory:
+            return self._memory
+        return self._file if self.config.is_sqlite else self.config.place
 
     def _file_identity(self) -> tuple[int, int] | None:
         if self.config.path is None:
