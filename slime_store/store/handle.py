@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine
 
@@ -21,6 +21,9 @@ from slime_store.schema import ensure_schema
 from slime_store.store.background import BackgroundWriter
 from slime_store.store.sessions import Sessions
 
+if TYPE_CHECKING:
+    from slime_store.store.journal import Journal
+
 LOG_BYTES = 64 << 20
 """A write-ahead log longer than this is cut after a record, as soon as no reader needs it."""
 
@@ -32,6 +35,7 @@ class StoreHandle:
         self.config = config
         self.directory = None if config.path is None else BlobDirectory.beside(config.path)
         self.background = BackgroundWriter()
+        self.journals: weakref.WeakSet[Journal] = weakref.WeakSet()
         self.sessions = Sessions(self._identity)
         self._engine: Engine | None = None
         self._file: tuple[int, int] | None = None
@@ -128,7 +132,7 @@ class StoreHandle:
         return BlobRepository(connection, self.directory)
 
     def close(self) -> None:
-        """Finish background work, then let go of every connection. Closing twice is no error.
+        """Finish background work and journals, then let go of every connection. Closing twice is no error.
 
         Raises:
             BackgroundRecordError: a background record failed unreported; the store is closed all the same.
@@ -136,6 +140,8 @@ class StoreHandle:
         if self._closed:
             return
         try:
+            for journal in list(self.journals):
+                journal.close()
             self.background.close()
         finally:
             self._closed = True

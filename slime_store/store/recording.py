@@ -60,7 +60,8 @@ _log = logging.getLogger("slime_store")
 class JournalClearing:
     """What a rollout has of the journal, and which journalled groups it makes needless.
 
-    Needless are also those of earlier sessions that nobody keeps.
+    Needless are also those of earlier sessions that nobody keeps. Those of later sessions are left alone: another
+    process writes to the run as well.
 
     Attributes:
         served: group indexes that it has from earlier sessions' journal. Their weight versions stay those sessions'.
@@ -287,13 +288,16 @@ class _Recording:
             self.files_to_remove += delete_rollouts(self._connection, self._rollouts, self._blobs, pks)
 
     def _superseded(self, clearing: JournalClearing) -> list[int]:
-        """Keys of the journalled groups that this rollout makes needless."""
+        """Keys of the journalled groups that this rollout makes needless; those of later sessions are these's own."""
         return [
             row.pk
             for row in ResumeRepository(self._connection, self._request.run_pk).journal()
-            if (clearing.whole and row.rollout_id <= self._request.rollout_id)
-            or row.group_index in clearing.groups
-            or (row.session_pk != self._session_pk and row.group_index not in clearing.keep)
+            if row.session_pk <= self._session_pk
+            and (
+                (clearing.whole and row.rollout_id <= self._request.rollout_id)
+                or row.group_index in clearing.groups
+                or (row.session_pk != self._session_pk and row.group_index not in clearing.keep)
+            )
         ]
 
     def _shared_blobs(
