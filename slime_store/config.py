@@ -63,6 +63,14 @@ class StoreConfig:
             return URL.create("sqlite", database=self.url.removeprefix(_SQLITE) or None)
         return make_url(self.url)
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Server, database and schema: the same for every URL that leads there by the same names."""
+        url = self.sqlalchemy_url
+        query = url.normalized_query
+        host, port = url.host or ",".join(query.get("host", ())), url.port or ",".join(query.get("port", ("5432",)))
+        return host.lower(), str(port), url.database or "", *query.get("schema", ("slime_store",))
+
     def at(self, path: Path) -> StoreConfig:
         """Return the same settings for another SQLite file."""
         return replace(self, url=f"{_SQLITE}{path}")

@@ -83,9 +83,12 @@ class BlobDirectory:
         except OSError as exc:
             raise BlobCorruptError(f"side file {name}: {exc.strerror or exc}") from exc
 
-    def has(self, name: str) -> bool:
-        """Return whether a file is there."""
-        return self._path(name).exists()
+    def has(self, name: str, n_bytes: int | None = None) -> bool:
+        """Return whether a file is there, and of so many bytes if that is given."""
+        try:
+            return self.size(name) == n_bytes or n_bytes is None
+        except (BlobMissingError, NotADirectoryError):
+            return False
 
     def size(self, name: str) -> int:
         """Return the bytes of a file.

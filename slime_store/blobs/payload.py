@@ -49,14 +49,14 @@ class PayloadWriter:
 
     def __init__(self, directory: BlobDirectory | None) -> None:
         self._directory = directory
-        self._written: list[str] = []
+        self._written: dict[str, int] = {}
 
     def keep(self, codec: str, dtype: str, n_raw_bytes: int, data: bytes) -> Payload:
         """Return the payload, written to a side file first when it is large."""
         file_name = None
         if self._directory is not None and len(data) >= FILE_BYTES:
             file_name = self._directory.write(data)
-            self._written.append(file_name)
+            self._written[file_name] = len(data)
         return Payload(codec, dtype, n_raw_bytes, len(data), None if file_name else data, file_name)
 
     @property
@@ -68,3 +68,20 @@ class PayloadWriter:
     def written(self) -> list[str]:
         """Names of the side files written so far."""
         return list(self._written)
+
+    def is_there(self, payload: Payload) -> bool:
+        """Return whether a payload's bytes are still where ``keep`` put them."""
+        name = payload.file_name
+        return name is None or (self._directory is not None and self._directory.has(name, payload.n_bytes))
+
+    def give_up(self, payload: Payload) -> None:
+        """Forget a payload's side file, which is not what was written; another one is written in its place."""
+        if self._directory is not None and payload.file_name is not None:
+            self._directory.remove(payload.file_name)
+            self._written.pop(payload.file_name, None)
+
+    def gone(self) -> list[str]:
+        """Return the names of those side files that are not as they were written."""
+        if self._directory is None:
+            return []
+        return [name for name, n_bytes in self._written.items() if not self._directory.has(name, n_bytes)]

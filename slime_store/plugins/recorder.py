@@ -65,8 +65,9 @@ class Recorder:
         with self._lock:
             if self._thread is None or self._pid != os.getpid():
                 self._pid, self._queue = os.getpid(), queue.Queue(MAX_PENDING)
-                self._thread = threading.Thread(target=self._work, name="slime_store-recorder", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="slime_store-recorder", daemon=True)
+                thread.start()  # if it cannot be, the next call tries again
+                self._thread = thread
                 atexit.register(self.flush)  # the last rollout is not lost when the process ends by itself
         self._queue.put(item)
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, cast
 
 import sqlalchemy as sa
-from sqlalchemy import Connection, Row, Table, delete, exists, select, update
+from sqlalchemy import Connection, Row, Table, delete, exists, func, select, update
 
 from slime_store.blobs import PART_BYTES, BlobDirectory, Payload
 from slime_store.codecs.arrays import decode_for_reading, dtype_of
@@ -21,6 +21,13 @@ from slime_store.repositories.inserts import insert_unless_present
 
 _AT_ONCE_BYTES = 4 << 20
 """Parts that a query's result may hold at a time, beside the blob that is put together from them."""
+
+_IN_PARTS = (
+    select(func.coalesce(func.sum(func.length(BlobPartRow.data)), 0))
+    .where(BlobPartRow.blob_pk == BlobRow.id)
+    .correlate(BlobRow)
+    .scalar_subquery()
+)  # neither database reads a value to say how long it is
 
 _IN_DOCUMENTS = re.compile(r'"blob":\s*"([0-9a-f]{64})"')
 
@@ -37,33 +44,47 @@ class BlobRepository:
         self._connection = connection
         self._directory = directory
         self._lock = threading.Lock()
+        self.replaced_files: list[str] = []  # side files that no row names any more: to be removed after the commit
 
     def known(self, digests: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return (key, stored bytes) of those contents that are in the store; not of those whose side file is gone."""
-        return {
-            row.digest: (row.id, row.n_bytes)
-            for row in self._rows(BlobRow.digest, sorted(set(digests)))
-            if row.file_name is None or (self._directory is not None and self._directory.has(row.file_name))
-        }
+        """Return (key, stored bytes) of those contents that are in the store with as many bytes as they must have.
+
+        So not of those whose side file or parts are gone or cut short. Nothing is read to find that out: what a size
+        does not show, ``verify`` does.
+        """
+        columns = BlobRow.digest, BlobRow.id, BlobRow.n_bytes, BlobRow.file_name, _IN_PARTS.label("in_parts")
+        rows: list[Row[Any]] = []
+        for chunk in chunked(sorted(set(digests))):
+            rows += self._connection.execute(select(*columns).where(BlobRow.digest.in_(chunk)))
+        return {row.digest: (row.id, row.n_bytes) for row in rows if self._is_whole(row)}
+
+    def _is_whole(self, row: Row[Any]) -> bool:
+        if row.file_name is None:
+            return bool(row.in_parts == row.n_bytes)
+        return self._directory is not None and self._directory.has(row.file_name, row.n_bytes)
 
     def add_shared(self, payloads: Mapping[str, Payload]) -> dict[str, int]:
         """Add contents by digest; return the keys. Content that another writer added meanwhile is taken as it is."""
         rows = [(digest, *_columns(payloads[digest]).values()) for digest in sorted(payloads)]
         columns = ("digest", "codec", "dtype", "n_raw_bytes", "n_bytes", "file_name")
         added = insert_unless_present(self._connection, cast(Table, BlobRow.__table__), columns, rows)
-        self._restore({digest: payloads[digest] for digest in payloads.keys() - added - self.known(payloads).keys()})
-        keys = {digest: pk for digest, (pk, _) in self.known(payloads).items()}
+        damaged = payloads.keys() - added - self.known(payloads).keys()
+        self._restore({digest: payloads[digest] for digest in sorted(damaged)})
+        keys = {row.digest: row.id for row in self._rows(BlobRow.digest, sorted(payloads))}
         self._add_parts({keys[digest]: payloads[digest] for digest in added})
         return keys
 
     def _restore(self, payloads: Mapping[str, Payload]) -> None:
-        """Point rows whose side file is gone at new bytes of the same content."""
+        """Point rows whose bytes are gone or too few at new bytes of the same content."""
         for digest, payload in payloads.items():
-            values = _columns(payload)
-            self._connection.execute(update(BlobRow).where(BlobRow.digest == digest).values(values))
-            pk = self._connection.execute(select(BlobRow.id).where(BlobRow.digest == digest)).scalar_one()
+            row = BlobRow.digest == digest
+            query = select(BlobRow.id, BlobRow.file_name).where(row).with_for_update()
+            pk, file_name = self._connection.execute(query).one()
+            self._connection.execute(update(BlobRow).where(row).values(_columns(payload)))
             self._connection.execute(delete(BlobPartRow).where(BlobPartRow.blob_pk == pk))
             self._add_parts({pk: payload})
+            if file_name is not None:
+                self.replaced_files.append(file_name)
 
     def add(self, payloads: Sequence[Payload]) -> list[int]:
         """Add bytes that are never shared; return the keys in their order. Costs at most three statements."""

@@ -78,6 +78,11 @@ class RunRepository:
         query = select(SessionRow.id).where(*same, SessionRow.started_at == started_at)
         return self._connection.execute(query).scalar()
 
+    def has_session(self, pk: int, run_pk: int, pid: int, started_at: datetime) -> bool:
+        """Return whether a session is there, of this run and process, and from this time."""
+        same = SessionRow.id == pk, SessionRow.run_pk == run_pk, SessionRow.pid == pid
+        return self._connection.execute(select(SessionRow.started_at).where(*same)).scalar() == started_at
+
     def get(self, name: str) -> StoredRun:
         """Return a run.
 

@@ -184,12 +184,14 @@ class _Copy:
             with self._reading() as there, self._target.writing("copy a store") as here:
                 lock_shared_content(here, exclusive=False)
                 source = self._there(there)
-                if not self._here(here).add_rollout(source, pk, writer):
+                target = self._here(here)
+                if not target.add_rollout(source, pk, writer):
                     return
                 n_samples, n_bytes = source.size(pk)
         except BaseException:
             take_back(self._target, writer.written)
             raise
+        remove_files(self._target, target.blobs.replaced_files)
         self._copied += 1
         self._samples += n_samples
         self._bytes += n_bytes

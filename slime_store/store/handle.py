@@ -6,9 +6,9 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine
 
@@ -30,6 +30,9 @@ from slime_store.schema import ensure_schema
 from slime_store.store.background import BackgroundWriter
 from slime_store.store.sessions import Sessions
 
+if TYPE_CHECKING:
+    from slime_store.store.journal import Journal
+
 LOG_BYTES = 64 << 20
 """A write-ahead log longer than this is cut after a record, as soon as no reader needs it."""
 
@@ -41,9 +44,11 @@ class StoreHandle:
         self.config = config
         self.directory = None if config.path is None else BlobDirectory.beside(config.path)
         self.background = BackgroundWriter()
-        self.sessions = Sessions(config.url if not config.is_memory else str(id(self)))
+        self.journals: weakref.WeakSet[Journal] = weakref.WeakSet()
+        self.sessions = Sessions(self._identity)
         self._engine: Engine | None = None
         self._file: tuple[int, int] | None = None
+        self._memory = object()
         self._closed = False
         self.after_fork()
         tell_after_fork(self)
@@ -108,6 +113,17 @@ class StoreHandle:
                 if os.path.getsize(f"{self.config.path}-wal") > LOG_BYTES:
                     truncate_log(self._engine)
 
+    def _identity(self) -> Hashable:
+        """What tells the open store from others in this process, whatever the way to it: links, other spellings.
+
+        Raises:
+            StoreClosedError: the store was closed.
+        """
+        self.engine  # noqa: B018 - opens the store, if it is to be opened
+        if self.config.is_memory:
+            return self._memory
+        return self._file if self.config.is_sqlite else self.config.place
+
     def _file_identity(self) -> Identity:
         return None if self.config.path is None else identity(self.config.path)
 
@@ -125,7 +141,7 @@ class StoreHandle:
         return BlobRepository(connection, self.directory)
 
     def close(self) -> None:
-        """Finish background work, then let go of every connection. Closing twice is no error.
+        """Finish background work and journals, then let go of every connection. Closing twice is no error.
 
         Raises:
             BackgroundRecordError: a background record failed unreported; the store is closed all the same.
@@ -133,6 +149,8 @@ class StoreHandle:
         if self._closed:
             return
         try:
+            for journal in list(self.journals):
+                journal.close()
             self.background.close()
         finally:
             self._closed = True

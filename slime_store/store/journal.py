@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
-import os
 import queue
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+from slime_store.database import tell_after_fork
 from slime_store.mapping.encode import RolloutEncoder
 from slime_store.mapping.snapshot import snapshot
 from slime_store.store.handle import StoreHandle
@@ -28,12 +29,19 @@ _log = logging.getLogger("slime_store")
 class Journal:
     """Writes groups in a thread of its own, in the order given. Made by ``Run.journal``; safe from several threads.
 
+    A process that ends by itself, and ``SampleStore.close``, write first what is queued.
+
     Args:
         handle: the open store.
         run: the run's name.
         run_pk: its key.
         on_error: called in the writing thread with each failure; by default it is logged.
     """
+
+    _lock: threading.Lock
+    _queue: queue.Queue[Any]
+    _thread: threading.Thread | None
+    _last: threading.Thread | None
 
     def __init__(
         self, handle: StoreHandle, run: str, run_pk: int, on_error: Callable[[Exception], None] | None = None
@@ -42,44 +50,69 @@ class Journal:
         self._run = run
         self._run_pk = run_pk
         self._on_error = on_error or _log_error
-        self._queue: queue.Queue[tuple[int, Any] | threading.Event | None] = queue.Queue()
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
+        self.after_fork()
+        tell_after_fork(self)
+        handle.journals.add(self)
 
     def put(self, rollout_id: int, group: Any) -> None:
         """Queue one finished group: a list of samples, or of lists of samples where executions were split.
 
         A snapshot is taken before this returns, so that the group may be changed afterwards; encoding and writing are
-        the journal's own thread's. What cannot be kept exactly is stored as a placeholder.
+        the journal's own thread's. What cannot be kept exactly is stored as a placeholder. A journal that was closed is
+        open again.
         """
-        taken = snapshot(group)
+        taken = snapshot(group, arrays=True)
         with self._lock:
-            if self._thread is None or self._pid != os.getpid():
-                self._pid, self._queue = os.getpid(), queue.Queue()
-                self._thread = threading.Thread(target=self._work, name="slime_store-journal", daemon=True)
-                self._thread.start()
+            if self._thread is None or not self._thread.is_alive():
+                self._start()
             self._queue.put((rollout_id, taken))
 
     def flush(self) -> None:
         """Wait until every group given so far is on disk or has failed; not for those that come meanwhile."""
         written = threading.Event()
         with self._lock:
-            if self._thread is None or self._pid != os.getpid():
-                return
-            self._queue.put(written)
-        written.wait()
+            thread = self._thread
+            if thread is not None:
+                self._queue.put(written)
+        if thread is None:
+            self._wait_for_last()
+        elif thread is not threading.current_thread():
+            while not written.wait(1.0) and thread.is_alive():
+                pass
 
     def close(self) -> None:
         """Write what is queued and end the thread."""
         with self._lock:
-            thread, self._thread = self._thread, None
-        if thread is not None and self._pid == os.getpid():
-            self._queue.put(None)
-            thread.join()
+            if self._thread is not None:
+                self._queue.put(None)  # under the lock: nothing can come behind it
+                self._thread = None
+                atexit.unregister(self.flush)
+        self._wait_for_last()
 
-    def _work(self) -> None:
-        waiting = self._queue
+    def after_fork(self) -> None:
+        """Start afresh; also in a forked child, whose parent's thread and groups are the parent's."""
+        self._lock = threading.Lock()
+        self._queue = queue.Queue()
+        self._thread = self._last = None
+
+    def _start(self) -> None:
+        """Start a thread, with a queue of its own unless another one has died and left its queue."""
+        waiting = queue.Queue() if self._thread is None else self._queue
+        work = threading.Thread(target=self._work, args=(waiting, self._last), name="slime_store-journal", daemon=True)
+        work.start()
+        self._queue, self._thread, self._last = waiting, work, work
+        atexit.unregister(self.flush)
+        atexit.register(self.flush)
+
+    def _wait_for_last(self) -> None:
+        with self._lock:
+            last = self._last
+        if last is not None and last is not threading.current_thread():
+            last.join()
+
+    def _work(self, waiting: queue.Queue[Any], before: threading.Thread | None) -> None:
+        if before is not None:
+            before.join()  # what was put before comes first
         while True:
             batch = [waiting.get()]
             while len(batch) < _MAX_BATCH:
@@ -106,7 +139,7 @@ class Journal:
             try:
                 encoded = RolloutEncoder(strict=False).group(group)
             except Exception as error:  # this group's own fault: the others are written
-                self._on_error(error)
+                self._report(error)
             else:
                 writable.append((RecordRequest(self._run, self._run_pk, number, "new_attempt", now), encoded))
         if not writable:
@@ -114,9 +147,15 @@ class Journal:
         try:
             write_rollouts(self._handle, writable)
         except Exception as error:  # whatever it is, the thread goes on: ``flush`` waits for it
-            self._on_error(error)
+            self._report(error)
             return False
         return True
+
+    def _report(self, error: Exception) -> None:
+        try:
+            self._on_error(error)
+        except Exception:
+            _log.exception("a failure of the journal (%s) could not be reported", error)
 
 
 def _emptied(waiting: queue.Queue[Any]) -> list[Any]:

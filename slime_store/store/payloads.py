@@ -70,6 +70,22 @@ def prepare(rollout: EncodedRollout, known: Iterable[str], writer: PayloadWriter
     return prepared
 
 
+def renew(prepared: PreparedPayloads, rollout: EncodedRollout, writer: PayloadWriter) -> None:
+    """Write again what is no longer where it was put.
+
+    A process may be stopped for longer than ``verify`` waits before it takes a side file for one that a crash has left.
+    Call it in the transaction that is to name the files: nobody removes them from there on.
+    """
+    for position, (pack, payload) in enumerate(prepared.packs):
+        if not writer.is_there(payload):
+            writer.give_up(payload)
+            prepared.packs[position] = compress_packs([pack], writer)[0]
+    for digest, payload in prepared.blobs.items():
+        if not writer.is_there(payload):
+            writer.give_up(payload)
+            prepared.blobs[digest] = blob_payload(digest, rollout.blobs[digest], writer)
+
+
 def compress_packs(packs: Sequence[Pack], writer: PayloadWriter) -> list[tuple[Pack, Payload]]:
     """Compress packs, in threads where it pays."""
 

@@ -13,7 +13,13 @@ import sqlalchemy as sa
 
 from slime_store.blobs import PayloadWriter
 from slime_store.database import reconnecting, translated
-from slime_store.errors import AlreadyImportedError, RolloutExistsError, StoreError
+from slime_store.errors import (
+    AlreadyImportedError,
+    BlobMissingError,
+    DatabaseError,
+    RolloutExistsError,
+    StoreError,
+)
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.aggregates import AggregateRepository
 from slime_store.repositories.blobs import BlobRepository
@@ -34,6 +40,7 @@ from slime_store.store.payloads import (
     compress_packs,
     own_bytes,
     prepare,
+    renew,
 )
 from slime_store.store.sessions import utc_now
 from slime_store.store.versions import RolloutVersions
@@ -46,7 +53,8 @@ OnConflict = Literal["new_attempt", "replace", "error"]
 class JournalClearing:
     """What a rollout has of the journal, and which journalled groups it makes needless.
 
-    Needless are also those of earlier sessions that nobody keeps.
+    Needless are also those of earlier sessions that nobody keeps. Those of later sessions are left alone: another
+    process writes to the run as well.
 
     Attributes:
         served: group indexes that it has from earlier sessions' journal. Their weight versions stay those sessions'.
@@ -130,6 +138,9 @@ def _write_rollouts(
                 infos.append(recording.run(rollout, payloads, writer))
                 files += recording.files_to_remove
                 tried.append(Tried(len(infos) - 1, recording.pk, session_pk, recording.finished_at))
+            gone = sorted(set(writer.gone()).difference(files))
+            if gone:
+                raise DatabaseError(handle.config.display_url, f"side file {gone[0]} is gone; nothing was recorded")
     except BaseException:
         take_back(handle, writer.written)
         raise
@@ -211,6 +222,7 @@ class _Recording:
         if earlier and request.on_conflict == "error":
             raise RolloutExistsError(request.run, rollout.kind, request.rollout_id)
         attempt = 1 + max((n for _, n in earlier), default=0)
+        renew(prepared, rollout, writer)
         prompts = PromptRepository(self._connection).ensure(rollout.prompts)
         versions = RolloutVersions(self._connection, request, self._session_pk, rollout)
         blobs = self._shared_blobs(rollout, prepared, writer)
@@ -258,6 +270,7 @@ class _Recording:
             self._delete(replaced)
         if request.clear_journal is not None:
             self._delete(self._superseded(request.clear_journal))
+        self.files_to_remove += self._blobs.replaced_files
         return rollout_info(self._rollouts.info(pk))
 
     def _delete(self, pks: list[int]) -> None:
@@ -265,13 +278,16 @@ class _Recording:
             self.files_to_remove += delete_rollouts(self._connection, self._rollouts, self._blobs, pks)
 
     def _superseded(self, clearing: JournalClearing) -> list[int]:
-        """Keys of the journalled groups that this rollout makes needless."""
+        """Keys of the journalled groups that this rollout makes needless; those of later sessions are these's own."""
         return [
             row.pk
             for row in ResumeRepository(self._connection, self._request.run_pk).journal()
-            if (clearing.whole and row.rollout_id <= self._request.rollout_id)
-            or row.group_index in clearing.groups
-            or (row.session_pk != self._session_pk and row.group_index not in clearing.keep)
+            if row.session_pk <= self._session_pk
+            and (
+                (clearing.whole and row.rollout_id <= self._request.rollout_id)
+                or row.group_index in clearing.groups
+                or (row.session_pk != self._session_pk and row.group_index not in clearing.keep)
+            )
         ]
 
     def _shared_blobs(
@@ -288,7 +304,10 @@ class _Recording:
         for names in prepared.later_blobs:
             self._blobs.add_shared(compress_blobs([name for name in names if name not in known], rollout, writer))
         self.files_to_remove += [p.file_name for d, p in prepared.blobs.items() if d in known and p.file_name]
-        return self._blobs.known(rollout.blobs)
+        stored = self._blobs.known(rollout.blobs)
+        if lost := sorted(rollout.blobs.keys() - stored.keys()):
+            raise BlobMissingError(lost[0])
+        return stored
 
 
 def _json(names: Sequence[Any]) -> str:

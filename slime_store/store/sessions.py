@@ -8,68 +8,101 @@ import platform
 import socket
 import sys
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from typing import TypeAlias
 
 from sqlalchemy import Connection
 
 from slime_store.codecs.documents.plain import plain_json
 from slime_store.database import tell_after_fork
+from slime_store.errors import StoreClosedError
 from slime_store.repositories.runs import RunRepository
 
 _log = logging.getLogger("slime_store")
 
 _FRAMEWORKS = ("slime", "miles", "torch", "sglang")
 
+_Known: TypeAlias = "tuple[int, Hashable, int]"
+"""Process, store and run."""
+
+Writing: TypeAlias = "Callable[[str], AbstractContextManager[Connection]]"
+
 
 class Sessions:
-    """The sessions of this process in one store, by run.
+    """One handle's part in the sessions of this process in its store, by run.
 
-    Every handle to the store shares them, also one that was unpickled, until one of them is closed. A forked child
-    opens its own.
+    Every handle to the store shares them, also one that was unpickled. A handle takes part from when it first writes to
+    the run until it is closed; with the last one that takes part, the session ends. So reading handles have no part in
+    it. One that was dropped without being closed ends nothing and holds up nothing. A forked child opens its own.
 
     Args:
-        store: what tells the store from others in this process.
+        store: returns what tells the open store from others in this process.
     """
 
-    def __init__(self, store: str) -> None:
+    def __init__(self, store: Callable[[], Hashable]) -> None:
         self._store = store
         self._configs: dict[int, str] = {}
+        self._is_ended = False
 
     def note_config(self, run_pk: int, config: str) -> None:
         """Note what this process's session of a run was started with, before it begins."""
         self._configs[run_pk] = config
 
-    def ensure(self, run_pk: int, writing: Callable[[str], AbstractContextManager[Connection]]) -> int:
+    def ensure(self, run_pk: int, writing: Writing) -> int:
         """Return the key of this process's session of a run, adding its row on the first call.
 
         When the connection breaks meanwhile, the next call first looks whether the row was added after all.
+
+        Raises:
+            StoreClosedError: the handle was closed.
         """
-        known = (os.getpid(), self._store, run_pk)
+        known = self._known(run_pk)
         with _registry.lock:
-            if known not in _registry.keys:
-                host, started_at = socket.gethostname(), _registry.starting.setdefault(known, utc_now())
+            if self._is_ended:
+                raise StoreClosedError()
+            session = _registry.sessions.get(known)
+            if session is None or self not in session.handles:
                 with writing("start a session") as connection:
-                    runs = RunRepository(connection)
-                    runs.lock(run_pk)
-                    key = runs.find_session(run_pk, host, os.getpid(), started_at)
-                    if key is None:
-                        config = self._configs.get(run_pk, "null")
-                        key, _ = runs.add_session(
-                            run_pk, host=host, pid=os.getpid(), client=_client(), config=config, now=started_at
-                        )
-                _registry.keys[known] = key
-                del _registry.starting[known]
-            return _registry.keys[known]
+                    session = self._joined(connection, run_pk, session, known)
+                _registry.sessions[known] = session
+                _registry.starting.pop(known, None)
+                session.handles.add(self)
+            return session.key
+
+    def _joined(self, connection: Connection, run_pk: int, session: _Session | None, known: _Known) -> _Session:
+        """Return the session if the store really holds it, else a new one.
+
+        What told the store from others may have been that of one which is gone: a file is deleted and another made, a
+        database is dropped and made anew.
+        """
+        runs = RunRepository(connection)
+        runs.lock(run_pk)
+        if session is not None and runs.has_session(session.key, run_pk, os.getpid(), session.started_at):
+            return session
+        host, started_at = socket.gethostname(), _registry.starting.setdefault(known, utc_now())
+        key = runs.find_session(run_pk, host, os.getpid(), started_at)
+        if key is None:
+            config = self._configs.get(run_pk, "null")
+            key, _ = runs.add_session(
+                run_pk, host=host, pid=os.getpid(), client=_client(), config=config, now=started_at
+            )
+        return _Session(key, started_at)
+
+    def _known(self, run_pk: int) -> _Known:
+        return os.getpid(), self._store(), run_pk
 
     def look_for_others(self, connection: Connection, run: str, run_pk: int, session_pk: int, newest: int) -> None:
         """Warn, once for each other session, that a session has begun after this process's, which goes on recording.
 
         So two processes write to the run at once: two trainings under one name, perhaps. Nothing is lost by that.
         """
-        known = (os.getpid(), self._store, run_pk)
-        if newest == session_pk or (*known, newest) in _registry.warned or _registry.keys.get(known) != session_pk:
+        known = self._known(run_pk)
+        session = _registry.sessions.get(known)
+        if newest == session_pk or (*known, newest) in _registry.warned or session is None or session.key != session_pk:
             return
         _registry.warned.add((*known, newest))
         runs = RunRepository(connection)
@@ -84,28 +117,41 @@ class Sessions:
     def end_run(self, run_pk: int) -> None:
         """End this process's session in a run that was deleted."""
         with _registry.lock:
-            _registry.keys.pop((os.getpid(), self._store, run_pk), None)
+            _registry.sessions.pop(self._known(run_pk), None)
 
     def end(self) -> None:
-        """End this process's sessions in the store; writing again begins new ones."""
+        """Take part no longer, for good; end the sessions in which no other handle takes part."""
         with _registry.lock:
-            for known in [known for known in _registry.keys if known[1] == self._store]:
-                del _registry.keys[known]
+            self._is_ended = True
+            for known, session in list(_registry.sessions.items()):
+                if self in session.handles:
+                    session.handles.discard(self)
+                    if not session.handles:
+                        del _registry.sessions[known]
+
+
+@dataclass(frozen=True)
+class _Session:
+    """A session of this process, and the handles that take part and are still there."""
+
+    key: int
+    started_at: datetime
+    handles: weakref.WeakSet[Sessions] = field(default_factory=weakref.WeakSet)
 
 
 class _Registry:
     """The sessions of this process, in every store."""
 
     def __init__(self) -> None:
-        self.keys: dict[tuple[int, str, int], int] = {}
-        self.starting: dict[tuple[int, str, int], datetime] = {}
-        self.warned: set[tuple[int, str, int, int]] = set()
+        self.sessions: dict[_Known, _Session] = {}
+        self.starting: dict[_Known, datetime] = {}
+        self.warned: set[tuple[int, Hashable, int, int]] = set()
         self.lock = threading.Lock()
         tell_after_fork(self)
 
     def after_fork(self) -> None:
         """Begin without sessions, and with a lock that no thread of the parent holds."""
-        self.keys, self.starting = {}, {}
+        self.sessions, self.starting = {}, {}
         self.lock = threading.Lock()
 
 

@@ -1,0 +1,220 @@
+"""The journal: what was put is on disk, whatever happens at the same time and however the process ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections import UserDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from slime_store import Run, Sample, SampleStore
+from slime_store.errors import StoreError
+from slime_store.store import journal as journal_module
+from slime_store.store.prepared import prepare_train
+from slime_store.store.recording import JournalClearing
+from slime_store.testing.contract.opening import opened
+
+_PATIENCE = 60.0
+
+
+def group(index: int, **fields: Any) -> list[Sample]:
+    sample = Sample(index=index, group_index=index, reward=1.0)
+    for name, value in fields.items():
+        setattr(sample, name, value)
+    return [sample]
+
+
+@pytest.fixture
+def run(store_url: str) -> Iterator[Run]:
+    with opened(store_url) as store:
+        yield store.run("run")
+
+
+def indexes(run: Run) -> list[int | None]:
+    """Return the indexes of the journalled groups, oldest first."""
+    return [samples[0].group_index for samples in run.resume().journalled_groups]
+
+
+def in_time(*works: Any) -> None:
+    """Do works at the same time; none of them may hang."""
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(_PATIENCE)
+        assert not thread.is_alive()
+
+
+PROGRAM = """
+import sys, numpy as np
+from slime_store import Sample, SampleStore
+journal = SampleStore.open(sys.argv[1]).run("run").recovery.journal()
+for i in range(40):
+    sample = Sample(index=i, group_index=i, reward=1.0)
+    sample.odd = np.random.default_rng(i).integers(0, 255, 1 << 19, np.uint8)
+    journal.put(1, [sample])
+if sys.argv[2] == "raise":
+    raise RuntimeError("training stops")
+if sys.argv[2] == "exit":
+    sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("how", ["raise", "exit", "end"])
+def test_a_process_that_ends_by_itself_writes_what_waits(store_url: str, how: str) -> None:
+    path = os.pathsep.join(filter(None, (str(Path(journal_module.__file__).parents[2]), os.environ.get("PYTHONPATH"))))
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, store_url, how],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == {"raise": 1, "exit": 3, "end": 0}[how], ended.stderr
+    with opened(store_url) as store:
+        assert indexes(store.run("run")) == list(range(40))
+
+
+def test_closing_the_store_writes_what_waits(store_url: str) -> None:
+    with opened(store_url) as store:
+        journal = store.run("run").recovery.journal()
+        for i in range(20):
+            journal.put(1, group(i, odd=np.random.default_rng(i).integers(0, 255, 1 << 19, np.uint8)))
+    with opened(store_url) as store:
+        assert indexes(store.run("run")) == list(range(20))
+
+
+def test_put_flush_and_close_at_the_same_time_lose_nothing_and_end(sqlite_url: str) -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with opened(sqlite_url) as store:
+            run = store.run("run")
+            for round_ in range(60):
+                journal = run.recovery.journal()
+                journal.put(round_, group(0))
+
+                def put(journal: Any = journal, round_: int = round_) -> None:
+                    for k in range(1, 4):
+                        journal.put(round_, group(k))
+
+                works = [put, journal.close, journal.flush, journal.close]
+                in_time(*(works if round_ % 2 else reversed(works)))
+                in_time(journal.flush)
+                assert len(run.resume().journalled_groups) == 4 * (round_ + 1)
+                in_time(journal.close)
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_a_closed_journal_is_opened_again_by_the_next_group_and_keeps_the_order(run: Run) -> None:
+    journal = run.recovery.journal()
+    for i in range(6):
+        journal.put(0, group(i))
+        if i % 2:
+            journal.close()
+    journal.close()
+    journal.close()
+    journal.flush()
+    assert indexes(run) == list(range(6))
+
+
+def test_a_failure_that_its_own_report_cannot_bear_stops_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def report(error: Exception) -> None:
+        raise RuntimeError("no report") from error
+
+    def failing(*_: Any) -> None:
+        raise StoreError("no store")
+
+    journal = run.recovery.journal(on_error=report)
+    with monkeypatch.context() as patched:
+        patched.setattr(journal_module, "write_rollouts", failing)
+        journal.put(0, group(0))
+        in_time(journal.flush)
+    journal.put(0, group(1))
+    in_time(journal.flush, journal.close)
+    assert indexes(run) == [1]
+
+
+def test_a_thread_that_cannot_be_started_holds_nothing_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(_self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    journal = run.recovery.journal()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError, match="new thread"):
+            journal.put(0, group(0))
+        journal.flush()
+    journal.put(0, group(1))
+    in_time(journal.close)
+    assert indexes(run) == [1]
+
+
+def test_the_journals_own_thread_may_flush_and_close(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any) -> None:
+        raise StoreError("no store")
+
+    def report(_: Exception) -> None:
+        journal.flush()
+        journal.close()
+
+    journal = run.recovery.journal(on_error=report)
+    monkeypatch.setattr(journal_module, "write_rollouts", failing)
+    journal.put(0, group(0))
+    in_time(journal.flush, journal.close)
+
+
+def test_what_changes_after_put_is_not_what_is_stored(run: Run) -> None:
+    journal = run.recovery.journal()
+    kept = UserDict({"w": [1]})
+    for i in range(8):
+        values, weights, logits = np.ones(3000), torch.ones(3000), torch.ones(5, requires_grad=True)
+        mixed = np.array([[1], {"a": 1}], dtype=object)
+        journal.put(1, group(i, rollout_log_probs=values, teacher=weights, metadata={"w": values[:3], "of": kept}))
+        journal.put(2, group(100 + i, logits=logits, mixed=mixed))
+        values *= 0
+        weights.zero_()
+        kept["w"].append(2)
+        mixed[0].append(2)
+        with torch.no_grad():
+            logits.zero_()
+        kept["w"] = [1]
+    journal.close()
+    groups = [samples[0] for samples in run.resume().journalled_groups]
+    for sample in groups:
+        if (sample.group_index or 0) < 100:
+            assert (sample.rollout_log_probs == 1).all() and (sample.teacher == 1).all()
+            assert (sample.metadata["w"] == 1).all() and sample.metadata["of"]["w"] == [1]
+        else:
+            assert (sample.logits == 1).all() and sample.mixed.tolist() == [[1], {"a": 1}]
+    assert len(groups) == 16
+
+
+def test_the_journal_of_a_session_that_began_later_is_not_cleared(store_url: str) -> None:
+    """Two trainings write to one run: what both have is kept."""
+    with opened(store_url) as store:
+        older = store.run("run")
+        older.recovery.journal().put(0, group(0))
+        clear = JournalClearing(whole=True)
+        prepare_train(0, [group(0)], state={}, clear_journal=clear).store(older)
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, store_url, "end"],
+            env={**os.environ, "PYTHONPATH": str(Path(journal_module.__file__).parents[2])},
+            check=True,
+            timeout=120,
+        )
+        assert len(indexes(older)) == 40
+        prepare_train(1, [group(1)], state={}, clear_journal=clear).store(older)
+        assert len(indexes(older)) == 40
+    with SampleStore.open(store_url) as store:  # as the next session does with those that it has not taken over
+        prepare_train(2, [group(2)], state={}, clear_journal=clear).store(store.run("run"))
+        assert indexes(store.run("run")) == []
