@@ -79,6 +79,9 @@ def translated(config: StoreConfig) -> Iterator[None]:
     except UnicodeDecodeError as error:  # damaged text, also of SQLite's own messages about a damaged schema
         raise DamagedStoreError(config.display_url, f"text that is no UTF-8 ({error.reason})") from error
     except Exception as error:
+        interrupt = error.__context__
+        if isinstance(error, AssertionError) and interrupt is not None and not isinstance(interrupt, Exception):
+            raise interrupt from None  # Ctrl-C inside a commit: SQLAlchemy's own asserts come on top
         if isinstance(error, ValueError) and str(error).startswith(_NO_TIME):
             raise DamagedStoreError(config.display_url, "a time that is none") from error
         if not config.is_sqlite and _is_psycopg(error):

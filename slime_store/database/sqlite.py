@@ -16,8 +16,10 @@ write, and the size of the file):
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -41,6 +43,30 @@ APPLICATION_ID = 0x534C5354
 _JOURNAL_SIZE_LIMIT = 64 << 20  # bytes that a write-ahead log may keep after a checkpoint
 
 
+class _Connection(sqlite3.Connection):
+    """Lets go of its transaction when it is closed, whatever cursors are alive, in a traceback that somebody keeps.
+
+    SQLite itself puts the end of a closed connection off until its last cursor is gone, and with it the end of its
+    lock: after Ctrl-C all writers would wait for the next error of an interactive session.
+    """
+
+    def close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self.rollback()
+        super().close()
+
+    def __del__(self) -> None:
+        _Connection.close(self)
+
+
+class _OnlyConnection(_Connection):
+    """The connection of an in-memory store: closed with the last reference to it, for its data goes with it."""
+
+    def close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self.rollback()
+
+
 def create_sqlite_engine(config: StoreConfig, options: dict[str, Any]) -> Engine:
     """Return an engine for a file or an in-memory database."""
     path = config.path
@@ -53,6 +79,7 @@ def create_sqlite_engine(config: StoreConfig, options: dict[str, Any]) -> Engine
             isolation_level=None,  # the driver never begins by itself: DDL would escape the transaction
             check_same_thread=False,  # the pool gives a connection to one thread at a time
             uri=path is not None,
+            factory=_OnlyConnection if path is None else _Connection,
         )
         connection.execute("PRAGMA foreign_keys = ON")
         # FULL for the write-ahead log; for a rollback journal also its directory, or power loss undoes a commit
@@ -66,7 +93,7 @@ def create_sqlite_engine(config: StoreConfig, options: dict[str, Any]) -> Engine
     if path is None:
         engine = create_engine(
             config.sqlalchemy_url,
-            creator=connect,
+            creator=cache(connect),
             poolclass=StaticPool,
             execution_options=options,
             hide_parameters=True,
