@@ -26,6 +26,8 @@ from sqlalchemy.pool import StaticPool
 FORK_WAIT_SECONDS = 30.0
 """How long a fork waits for the transactions of other threads before it goes on without them."""
 
+_POLL_SECONDS = 0.002
+
 _log = logging.getLogger("slime_store")
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -40,10 +42,14 @@ class _Transaction:
 
 
 class _Gate:
-    """Knows the threads that are inside a transaction."""
+    """Knows the threads that are inside a transaction.
+
+    Its lock is a plain one, and who must wait looks again and again: `threading.Condition` is entered by a function of
+    Python, where an interrupt can come between taking the lock and the line that would let go of it.
+    """
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
+        self.lock = threading.RLock()
         self.active: weakref.WeakSet[_Transaction] = weakref.WeakSet()
         self.forking = False
 
@@ -51,31 +57,33 @@ class _Gate:
     def transaction(self) -> Iterator[None]:
         transaction = _Transaction(threading.get_ident())
         try:
-            with self.changed:
-                if not any(each.thread == transaction.thread for each in self.active):
-                    self.changed.wait_for(lambda: not self.forking)
-                self.active.add(transaction)
+            while not self._begin(transaction):
+                time.sleep(_POLL_SECONDS)
             yield
         finally:
-            with self.changed:
+            with self.lock:
                 self.active.discard(transaction)
-                self.changed.notify_all()
+
+    def _begin(self, transaction: _Transaction) -> bool:
+        with self.lock:
+            if self.forking and all(each.thread != transaction.thread for each in self.active):
+                return False
+            self.active.add(transaction)
+            return True
 
     def close(self) -> bool:
         """Let no transaction begin and wait for those that run; tell whether all have ended in time."""
         thread, deadline = threading.get_ident(), time.monotonic() + FORK_WAIT_SECONDS
-        with self.changed:
-            self.forking = True
-            while any(each.thread != thread for each in self.active):
-                if time.monotonic() > deadline:
-                    return False
-                self.changed.wait(0.05)  # who was interrupted may not say that it has ended
-        return True
+        self.forking = True
+        while time.monotonic() < deadline:
+            with self.lock:
+                if all(each.thread == thread for each in self.active):
+                    return True
+            time.sleep(_POLL_SECONDS)
+        return False
 
     def open(self) -> None:
-        with self.changed:
-            self.forking = False
-            self.changed.notify_all()
+        self.forking = False
 
 
 _gate = _Gate()
