@@ -161,6 +161,42 @@ def test_reading_imports_no_module_that_a_document_names(monkeypatch: pytest.Mon
     assert_same(DocumentDecoder(Blobs()).document(text), Record("trap_module:X", "dataclass", {"a": 1}))
 
 
+@pytest.mark.parametrize("tag", ["enum", "dataclass", "namedtuple"])
+def test_a_name_in_a_document_is_looked_up_without_code_of_the_module(
+    tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+    import types
+
+    asked: list[str] = []
+
+    class Lazy(types.ModuleType):
+        def __getattribute__(self, name: str) -> Any:
+            asked.append(name)
+            return super().__getattribute__(name)
+
+    plain = types.ModuleType("plain_trap")
+    plain.__getattr__ = lambda name: asked.append(name)  # type: ignore[method-assign]
+    monkeypatch.setitem(sys.modules, "plain_trap", plain)
+    monkeypatch.setitem(sys.modules, "lazy_trap", Lazy("lazy_trap"))
+    before = set(sys.modules)
+    for name in ("plain_trap:chosen", "plain_trap:chosen.X", "lazy_trap:chosen", "torch:_dynamo.X", "numpy:f2py.X"):
+        body = {"type": name, "fields": [["a", 1]], "name": "A", "value": 1}
+        assert type(DocumentDecoder(Blobs()).document(json.dumps({f"${tag}": body}))) is Record
+    with pytest.raises(BlobCorruptError):
+        DocumentDecoder(Blobs()).document('{"$torch.dtype":"_dynamo"}')
+    assert asked == [] and set(sys.modules) == before
+
+
+def test_a_document_sets_no_property(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Any] = []
+    monkeypatch.setattr(Slotted, "danger", property(None, lambda self, value: ran.append(value)), raising=False)
+    body = {"type": f"{__name__}:Slotted", "fields": [["danger", 1]]}
+    with pytest.raises(BlobCorruptError, match="danger"):
+        DocumentDecoder(Blobs()).document(json.dumps({"$dataclass": body}))
+    assert ran == []
+
+
 def test_a_document_cannot_make_an_instance_of_a_class_that_is_no_record() -> None:
     for tag in ("dataclass", "namedtuple"):
         text = f'{{"${tag}":{{"type":"subprocess:Popen","fields":[["args","true"]]}}}}'
