@@ -110,7 +110,8 @@ class BatchDecoder:
     @staticmethod
     def _is_length(length: Any, n_tokens: int) -> bool:
         """Return whether a mask may be made of a length, of which nothing but a number may be stored."""
-        return isinstance(length, (int, np.integer)) and 0 <= int(length) <= max(n_tokens, _MOST_WITHOUT_TOKENS)
+        whole = isinstance(length, (int, np.integer)) and not isinstance(length, np.timedelta64)
+        return whole and 0 <= int(length) <= max(n_tokens, _MOST_WITHOUT_TOKENS)
 
     @staticmethod
     def _mask_sums(rollout_ids: list[Any], sums: list[int]) -> list[int]:

@@ -7,6 +7,7 @@ names it: the class must be loaded already, be one of slime's or miles's data ty
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dataclasses
 import enum
 import importlib
@@ -83,9 +84,28 @@ def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
         return _encode_namedtuple
     if isinstance(value, BaseException):
         return _encode_exception
-    if isinstance(value, UserDict):  # transformers' BatchFeature, BatchEncoding: come back as a plain dict
-        return lambda v, encoder: encoder.mapping(v.data)
+    if isinstance(value, UserDict):
+        return _encode_userdict
     return None
+
+
+def _encode_userdict(value: UserDict[Any, Any], encoder: DocumentEncoder) -> Any:
+    """Come back as a plain dict, as transformers' BatchFeature and BatchEncoding must, whatever else these hold."""
+    others = (vars(value).keys() - {"data"}) | _slots(value).keys()
+    if others and type(value).__module__.partition(".")[0] != "transformers":
+        return encoder.unsupported(value, f"{type_name(type(value))} with attributes of its own")
+    return encoder.mapping(value.data)
+
+
+def _slots(value: Any) -> dict[str, Any]:
+    """Return what is in the slots of an object, those of every class that it is of."""
+    found: dict[str, Any] = {}
+    for base in type(value).__mro__:
+        for name, slot in _own_attributes(base).items():
+            if type(slot) is types.MemberDescriptorType and slot.__objclass__ is base:
+                with contextlib.suppress(AttributeError):  # empty
+                    found.setdefault(name, slot.__get__(value))
+    return found
 
 
 def _encode_enum(value: enum.Enum, encoder: DocumentEncoder) -> Any:
@@ -115,6 +135,7 @@ def _encode_dataclass(value: Any, encoder: DocumentEncoder) -> Any:
         return encoder.unsupported(value, f"{type_name(cls)} is a dataclass and a builtin type at once")
     names = [f.name for f in dataclasses.fields(value) if f.name not in getattr(value, "__dict__", {})]
     fields = {name: getattr(value, name) for name in names if hasattr(value, name)} | getattr(value, "__dict__", {})
+    fields |= {name: item for name, item in _slots(value).items() if name not in fields}
     return {"$dataclass": {"type": type_name(cls), "fields": _encode_fields(fields, encoder)}}
 
 

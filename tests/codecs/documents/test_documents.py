@@ -188,6 +188,40 @@ def test_a_name_in_a_document_is_looked_up_without_code_of_the_module(
     assert asked == [] and set(sys.modules) == before
 
 
+class _Subslotted(Slotted):
+    __slots__ = ("__hidden", "extra")
+
+
+class _Unslotted(Slotted):
+    pass
+
+
+def test_the_slots_and_attributes_that_a_subclass_adds_to_a_dataclass_come_back() -> None:
+    value = _Subslotted(1, 2)
+    value.extra, value._Subslotted__hidden = (3,), 4  # type: ignore[attr-defined]
+    back = through(value)
+    assert type(back) is _Subslotted
+    assert (back.a, back.b, back.extra, back._Subslotted__hidden) == (1, 2, (3,), 4)
+    del value.extra
+    assert not hasattr(through(value), "extra")
+    other = _Unslotted(1, 2)
+    vars(other)["c"] = 3
+    assert (through(other).a, vars(through(other))) == (1, {"c": 3})
+
+
+def test_a_userdict_with_attributes_of_its_own_is_refused_unless_it_is_of_transformers() -> None:
+    for attributes in ({}, {"encodings": [1]}):
+        value: Any = type("Batch", (collections.UserDict,), {})({"k": 1})
+        vars(value).update(attributes)
+        if not attributes:
+            assert_same(through(value), {"k": 1})
+            continue
+        with pytest.raises(UnsupportedValueError, match="attributes of its own"):
+            through(value)
+        type(value).__module__ = "transformers.tokenization_utils_base"
+        assert_same(through(value), {"k": 1})
+
+
 def test_a_document_sets_no_property(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Any] = []
     monkeypatch.setattr(Slotted, "danger", property(None, lambda self, value: ran.append(value)), raising=False)
