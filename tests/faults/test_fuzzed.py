@@ -59,12 +59,21 @@ def test_mutated_input_is_read_or_refused(name: str) -> None:
 
 
 _TAGS = sorted(decoder._DECODERS)
+_NO_BYTES = {
+    "names": ["a"],
+    "formats": ["S0"],
+    "offsets": [0],
+    "itemsize": 0,
+    "aligned": False,
+    "record": False,
+    "titles": [None],
+}
 _LONG = {"$range": [0, 10**7, 1]}  # were its elements made, they would be told from a document by their memory
 _BODIES: list[Any] = [
     _LONG,
     {"$tuple": [_LONG]},
     {"$decimal": "1E+9999999"},
-    {"$np": {"dtype": {"base": "S0", "shape": [10**7]}, "data": ""}},
+    {"$np": {"dtype": {"base": _NO_BYTES, "shape": [10**7]}, "data": ""}},
     "1e9999999",
     10**7,
 ]
@@ -112,7 +121,9 @@ BOMBS = [
     {"$list": {"type": "int", "dtype": "uint8", "shape": [1 << 40], "data": "AAAA"}},
     {"$int": "f" * 100},
     {"$range": [0, 10**30, 1]},
-    {"$np": {"dtype": {"base": "U0", "shape": [1 << 30]}, "data": ""}},
+    {"$np": {"dtype": {"base": _NO_BYTES, "shape": [1 << 30]}, "data": ""}},
+    {"$ndarray": {"dtype": {"base": _NO_BYTES, "shape": [1 << 20]}, "shape": [1 << 20], "data": ""}},
+    {"$ndarray": {"dtype": _NO_BYTES, "shape": [1 << 30], "data": ""}},
     {"$ndarray": {"dtype": "<f8", "shape": [1 << 62] * 100_000, "data": ""}},
     [[[{"$tuple": []}] * 10] * 10] * 10,
 ]

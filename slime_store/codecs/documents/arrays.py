@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -109,16 +108,6 @@ def _decode_dtype(body: Any) -> np.dtype[Any]:
         spec["titles"] = body["titles"]
     dtype: np.dtype[Any] = np.dtype(spec, align=body["aligned"] is True)  # type: ignore[call-overload]
     return np.dtype((np.record, dtype)) if body["record"] is True else dtype
-
-
-def n_empty(dtype: np.dtype[Any]) -> int:
-    """Return how many parts without any bytes, such as strings of length 0, an element of this dtype has."""
-    if dtype.subdtype is not None:
-        base, shape = dtype.subdtype
-        return math.prod(shape) * n_empty(base)
-    if dtype.fields is not None:
-        return sum(n_empty(dtype.fields[name][0]) for name in dtype.names or ())
-    return int(dtype.itemsize == 0)
 
 
 def _encode_scalar(value: np.generic, encoder: DocumentEncoder) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from slime_store.codecs.arrays import n_empty
 from slime_store.codecs.documents import arrays, bodies, classes, media, samples, stdlib
 from slime_store.errors import BlobCorruptError, StoreError
 from slime_store.types import Placeholder, Sample
@@ -85,7 +86,7 @@ class DocumentDecoder:
             expected *= n
         if len(data) != expected:
             raise BlobCorruptError(f"an array of {dtype} {shape} has {len(data)} bytes, not {expected}")
-        if math.prod(shape) * arrays.n_empty(dtype) > _MAX_EMPTY:
+        if math.prod(shape) * n_empty(dtype) > _MAX_EMPTY:
             raise BlobCorruptError(f"an array of {dtype} {shape} has no bytes")
         if expected == 0:
             return np.empty(shape, dtype)
