@@ -13,10 +13,12 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from slime_store.blobs.held import is_held
 from slime_store.errors import BlobCorruptError, BlobMissingError
 
 _NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{32}\.blob")
@@ -77,6 +79,8 @@ class BlobDirectory:
         """
         path = self._path(name)
         try:
+            if _is_of_database(path):
+                raise BlobCorruptError(f"side file {name} is a link to a file of a database")
             return path.read_bytes()
         except FileNotFoundError:
             raise BlobMissingError(name) from None
@@ -118,6 +122,8 @@ class BlobDirectory:
         except OSError:  # another file system, or one without links
             temporary = target.with_name(target.name + _TEMPORARY)
             try:
+                if _is_of_database(source):
+                    return False
                 shutil.copyfile(source, temporary)
             except FileNotFoundError:
                 return False
@@ -156,6 +162,12 @@ class BlobDirectory:
         if not _NAME.fullmatch(name):
             raise BlobCorruptError(f"{name!r} is not the name of a side file")
         return self.root / name
+
+
+def _is_of_database(path: Path) -> bool:
+    """Return whether a name leads to a file of an open database, whose locks would be gone if it was closed here."""
+    status = os.lstat(path)
+    return (stat.S_ISLNK(status.st_mode) or status.st_nlink > 1) and is_held(path)
 
 
 def sync_directory(path: Path) -> None:

@@ -99,7 +99,7 @@ def _metadata(pairs: tuple[str, ...]) -> dict[str, Any]:
         if not key or not equals:
             raise click.UsageError(f"--metadata is KEY=VALUE, not {pair!r}")
         values: tuple[Any, ...] = (text,)
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             values = (json.loads(text), text)  # 3 means the number and the text
         wanted[key] = (*wanted.get(key, ()), *values)
     return wanted
@@ -108,6 +108,6 @@ def _metadata(pairs: tuple[str, ...]) -> dict[str, Any]:
 def _messages(text: str) -> Any:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return found if isinstance(found, list) else text

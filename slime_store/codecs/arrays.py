@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,6 +131,16 @@ def decode_as(codec_id: str, dtype: str, count: int, data: bytes, target: np.dty
 def widen(array: Array, dtype: npt.DTypeLike) -> Array:
     """Return the array in the dtype it had before ``narrow``; itself where it has it already."""
     return array.astype(dtype, copy=False)
+
+
+def n_empty(dtype: np.dtype[Any]) -> int:
+    """Return how many parts without any bytes, such as strings of length 0, an element of this dtype has."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return math.prod(shape) * n_empty(base)
+    if dtype.fields is not None:
+        return sum(n_empty(dtype.fields[name][0]) for name in dtype.names or ())
+    return int(dtype.itemsize == 0)
 
 
 def _narrow(array: Array) -> tuple[Array, bool]:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from slime_store.errors import BlobCorruptError
 
+_NUMBERS = (int, float, np.number)
 _MARKS = frozenset({"$rational", "$itxt", "$plain"})
 
 
@@ -53,7 +56,9 @@ def _from_plain(value: Any) -> Any:
             from PIL.TiffImagePlugin import IFDRational
 
             numerator, denominator = content
-            return IFDRational(numerator, denominator)
+            if not isinstance(numerator, _NUMBERS) or not isinstance(denominator, _NUMBERS):
+                raise TypeError("not of two numbers")  # a text with an exponent takes all memory
+            return IFDRational(numerator, denominator)  # type: ignore[arg-type]
         if mark == "$itxt":
             from PIL.PngImagePlugin import iTXt
 

@@ -231,12 +231,12 @@ def _parts_to_frame(parts: FrameParts) -> Image.Image:
         else:
             image = Image.frombytes(mode, (width, height), _little_endian(mode, parts.pixels))
         if parts.palette is not None:
-            palette_mode, palette = parts.palette
+            palette_mode, palette = _checked_palette(parts.palette)
             image.putpalette(palette, _PALETTE_RAW_MODES[palette_mode])
             image.load()
             image.palette = None
             if parts.palette_object is not None:
-                palette_mode, palette = parts.palette_object
+                palette_mode, palette = _checked_palette(parts.palette_object)
                 image.palette = ImagePalette.ImagePalette(palette_mode, bytearray(palette))
         image.info = plain_to_info(parts.info)
         if parts.exif is not None:
@@ -244,6 +244,13 @@ def _parts_to_frame(parts: FrameParts) -> Image.Image:
     except Exception as error:  # damaged palettes and EXIF data make PIL raise whatever it runs into
         raise BlobCorruptError(f"parts that make no {mode} image ({type(error).__name__}: {error})") from error
     return image
+
+
+def _checked_palette(palette: tuple[str, bytes]) -> tuple[str, bytes]:
+    mode, colours = palette
+    if type(mode) is not str or type(colours) is not bytes:  # of a number, bytearray() would make as many zeros
+        raise BlobCorruptError("a palette that is not of bytes")
+    return mode, colours
 
 
 def _little_endian(mode: str, pixels: bytes) -> bytes:

@@ -97,7 +97,7 @@ def bits_to_tensor(array: Array, dtype: str, shape: tuple[int, ...]) -> torch.Te
     """
     import torch
 
-    torch_dtype = getattr(torch, dtype, None) if dtype in _CARRIERS else None
+    torch_dtype = vars(torch).get(dtype) if dtype in _CARRIERS else None
     if not isinstance(torch_dtype, torch.dtype):
         raise BlobCorruptError(f"tensor dtype {dtype!r} is unknown to torch {torch.__version__}")
     if array.shape != tuple(shape):
@@ -145,6 +145,10 @@ def parts_to_sparse(parts: dict[str, Any]) -> torch.Tensor:
 
     layout = parts.get("layout")
     try:
+        written_out = type(parts["shape"]) in (tuple, list, torch.Size)  # and no range, which is as long as it likes
+        named = [part for name, part in parts.items() if name == "values" or name.endswith("indices")]
+        if not written_out or not all(type(part) is torch.Tensor for part in named):
+            raise BlobCorruptError(f"parts of other types than a {layout} tensor has")
         shape = torch.Size(parts["shape"])
         if layout == "sparse_coo":
             return torch.sparse_coo_tensor(

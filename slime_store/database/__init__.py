@@ -10,6 +10,7 @@ from slime_store.database.failures import translate_os_error, translated
 from slime_store.database.filesystem import filesystem_type
 from slime_store.database.journal import settle_journal, truncate_log
 from slime_store.database.pages import copy_pages
+from slime_store.database.recognition import is_database
 from slime_store.database.reconnection import reconnecting
 from slime_store.database.transactions import read, write
 
@@ -26,6 +27,7 @@ __all__ = [
     "identity",
     "in_binary",
     "insert_rows",
+    "is_database",
     "read",
     "reconnecting",
     "schema_change",

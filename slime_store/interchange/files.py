@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from slime_store.blobs import is_held
+from slime_store.database import is_database
 from slime_store.errors import ExportError, StoreError
 
 TEMPLATE = "{rollout_id}"
-_SQLITE_HEADER = b"SQLite format 3\0"
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             with path.open("wb") as stream:
                 yield stream
             return
-        if is_database(path) or any(is_database(main) for main in _beside(path)):
+        if is_held(path) or is_database(path) or any(is_database(main) for main in _beside(path)):
             raise ExportError(
                 os.fspath(path), "it is part of a database, which no export replaces; choose another name"
             )
@@ -55,17 +56,6 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         raise ExportError(os.fspath(path), str(error.strerror or error)) from error
     except ValueError as error:  # a name that cannot be one
         raise ExportError(os.fspath(path), str(error)) from error
-
-
-def is_database(path: Path) -> bool:
-    """Return whether a path is a file of SQLite, and so perhaps a store."""
-    try:
-        if not path.is_file():  # opening a pipe would wait for its other end
-            return False
-        with path.open("rb") as file:
-            return file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER
-    except OSError:
-        return False
 
 
 def _beside(path: Path) -> Iterator[Path]:

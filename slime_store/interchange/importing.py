@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from slime_store.database import is_database
 from slime_store.errors import (
     AlreadyImportedError,
     DatabaseError,
@@ -16,7 +17,6 @@ from slime_store.errors import (
     StoreError,
 )
 from slime_store.interchange.dumps import Dump, Kind, name_of, read_dump
-from slime_store.interchange.files import is_database
 from slime_store.interchange.reports import ImportedFile, ImportReport
 from slime_store.interchange.restricted import TorchArchive
 from slime_store.interchange.stores import import_store

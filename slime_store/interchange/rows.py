@@ -108,7 +108,7 @@ def _scalar(value: Any, type_name: str) -> Any:
     if type_name == "bool":
         return bool(value) if isinstance(value, (bool, np.bool_)) else _ODD
     if type_name == "int64":
-        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
         return int(value) if whole and int(value) in _INT64 else _ODD
     number = numeric_value(value)
     return _ODD if number is None else number

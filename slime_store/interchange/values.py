@@ -20,7 +20,10 @@ from slime_store.mapping.text import searchable
 from slime_store.types import Placeholder, Record
 
 _dumps = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
+_MOST_COUNTED = 1 << 16
+"""Elements to which a value is written out that has no room for them itself: a range, a sparse tensor."""
 _FLAT = frozenset({type(None), bool, int, float, str})
+_LONG_INT = 10_000  # bits; Python turns no longer ones than 4,300 digits into text
 _LINE_ENDS = re.compile("[\x7f\x85\u2028\u2029]")  # some programs take these for the end of a line
 
 
@@ -31,7 +34,10 @@ def json_text(value: Any) -> str:
         if "\\u0000" in text or not _is_encodable(text) or _has_other_keys(value):
             raise ValueError
     except (TypeError, ValueError, RecursionError):
-        text = _dumps(plain(value))
+        try:
+            text = _dumps(plain(value))
+        except RecursionError:
+            text = _dumps(f"<{type(value).__name__} that nests too deeply>")
     return _LINE_ENDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -40,22 +46,35 @@ def plain(value: Any) -> Any:
 
     NaN and infinities become the texts ``"nan"``, ``"inf"``, ``"-inf"``; NUL and lone surrogates in text U+2400 and
     U+FFFD, as in the SQL columns; tuples, sets, arrays and tensors lists; enum members their value, dataclasses dicts;
-    dates, paths, numbers of other types their text; bytes ``{"$bytes": base64}``; an image ``{"$image": {"mode",
+    dates, paths, numbers of other types, ranges and sparse tensors far larger than what they hold, their text; integers
+    of thousands of digits a hexadecimal one; bytes ``{"$bytes": base64}``; an image ``{"$image": {"mode",
     "size"}}``, without its pixels. Keys that are no text become their JSON; where two keys would be the same, the dict
     becomes ``{"$dict": [[key, value], ...]}``.
     """
     kind = type(value)
-    if value is None or kind in (bool, int):
+    if value is None or kind is bool:
         return value
+    if kind is int:
+        return value if value.bit_length() < _LONG_INT else _long_int(value)
     if kind is float:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, str) and not isinstance(value, Enum):
         return searchable(str(value))
     if isinstance(value, Mapping):
         return _mapping(value)
+    if isinstance(value, range) and value[_MOST_COUNTED:]:
+        return str(value)
     if isinstance(value, (list, tuple, set, frozenset, deque, range)):
         return [plain(item) for item in value]
     return _other(value)
+
+
+def _long_int(value: int) -> Any:
+    try:
+        str(value)
+    except ValueError:  # Python's limit, which is the user's to set
+        return hex(value)
+    return value
 
 
 def _mapping(value: Mapping[Any, Any]) -> Any:
@@ -70,7 +89,7 @@ def _other(value: Any) -> Any:
         number = value.item()
         return str(value) if isinstance(number, np.generic) or type(number) is complex else plain(number)
     if isinstance(value, np.ndarray):
-        return plain(value.tolist())
+        return plain(_listed(value))
     if isinstance(value, Enum):
         return plain(value.value)
     if isinstance(value, Record):
@@ -85,18 +104,34 @@ def _other(value: Any) -> Any:
         return plain(vars(value)) if hasattr(value, "__dict__") else plain(dataclasses.asdict(value))  # type: ignore[arg-type]
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        return plain(as_array(value).tolist())
+        try:
+            return plain(_listed(as_array(value)))
+        except ValueError:
+            return str(value)
     image = sys.modules.get("PIL.Image")
     if image is not None and isinstance(value, image.Image):
         return {"$image": {"mode": value.mode, "size": list(value.size)}}
     return plain(vars(value)) if hasattr(value, "to_dict") else searchable(str(value))
 
 
+def _listed(array: np.ndarray[Any, Any]) -> Any:
+    """Return an array as lists; one without elements as one list where it would make many."""
+    return array.tolist() if array.size or array.ndim < 2 or max(array.shape) <= _MOST_COUNTED else []
+
+
 def as_array(tensor: Any) -> Any:
-    """Return a tensor's values as a NumPy array; types that NumPy lacks become float32."""
+    """Return a tensor's values as a NumPy array; types that NumPy lacks become float32.
+
+    Raises:
+        ValueError: a sparse tensor is far larger than what it holds.
+    """
     import torch
 
     dense = tensor.detach().cpu()
+    if dense.layout is not torch.strided:
+        n_held = (dense._values() if dense.layout is torch.sparse_coo else dense.values()).numel()
+        if dense.numel() > max(_MOST_COUNTED, 100 * n_held):
+            raise ValueError(f"a sparse tensor of {dense.numel()} elements holds {n_held}")
     dense = dense.to_dense() if dense.layout is not torch.strided else dense
     if dense.is_floating_point() and dense.dtype not in (torch.float16, torch.float32, torch.float64):
         dense = dense.float()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from slime_store.codecs.documents import BlobSource, DocumentDecoder
 from slime_store.errors import BatchError
 from slime_store.mapping import rewards
@@ -19,6 +21,7 @@ BATCH_FIELDS = frozenset(BATCH_DTYPES).union(
 )
 """The attributes of samples that a batch is made of."""
 
+_MOST_WITHOUT_TOKENS = 1 << 20
 _METADATA_KEYS = ("raw_reward", "round_number")
 
 
@@ -90,6 +93,9 @@ class BatchDecoder:
         masks, sums = [], []
         rows = zip(self._stored.columns, tensors.columns["loss_mask"], lengths, strict=True)
         for i, (row, mask, length) in enumerate(rows):
+            tokens = tensors.columns["tokens"][i]
+            if mask is None and not self._is_length(length, 0 if tokens is None else len(tokens)):
+                raise BatchError(self._where, i, f"it has no loss_mask, and its response_length is {length!r}")
             if mask is not None and len(mask) != length:
                 raise BatchError(self._where, i, f"loss_mask has {len(mask)} entries, and response_length is {length}")
             total = tensors.mask_sums.get(i)
@@ -100,6 +106,12 @@ class BatchDecoder:
             masks.append(mask)
             sums.append(int(mask.sum()) if total is None else total)
         return masks, sums
+
+    @staticmethod
+    def _is_length(length: Any, n_tokens: int) -> bool:
+        """Return whether a mask may be made of a length, of which nothing but a number may be stored."""
+        whole = isinstance(length, (int, np.integer)) and not isinstance(length, np.timedelta64)
+        return whole and 0 <= int(length) <= max(n_tokens, _MOST_WITHOUT_TOKENS)
 
     @staticmethod
     def _mask_sums(rollout_ids: list[Any], sums: list[int]) -> list[int]:

@@ -28,6 +28,8 @@ BATCH_DTYPES: dict[str, np.dtype[Any] | None] = {
 }
 """What slime's trainer moves to the GPU, by field; None: the dtype that was recorded."""
 
+_MOST_COUNTED = 1 << 16  # elements of a range that becomes a tensor
+_NESTING = frozenset({list, tuple, range})
 _TOGETHER_BYTES = 24 << 20
 """Stored bytes of packs that are in memory, and decompressed, at a time."""
 
@@ -91,6 +93,15 @@ def empty_tensor(name: str) -> torch.Tensor:
     return torch.empty(0, dtype=None if dtype is None else getattr(torch, dtype.name))
 
 
+def _is_written_out(value: Any) -> bool:
+    """Return False where there is a range in a value that is far longer than the document it came from."""
+    if isinstance(value, range):
+        return not value[_MOST_COUNTED:]
+    if not isinstance(value, (list, tuple)) or not _NESTING & set(map(type, value)):
+        return True
+    return all(map(_is_written_out, value))
+
+
 def _tensor(pack: OpenPack, array: Array, dtype: np.dtype[Any] | None) -> torch.Tensor:
     """Return the tensor of a value that is not converted yet."""
     import torch
@@ -102,6 +113,8 @@ def _tensor(pack: OpenPack, array: Array, dtype: np.dtype[Any] | None) -> torch.
 def _exact_tensor(value: Any, dtype: np.dtype[Any] | None, where: str, i: int, name: str) -> torch.Tensor:
     import torch
 
+    if not _is_written_out(value):
+        raise BatchError(where, i, f"{name} makes no tensor (a range in it is too long)")
     try:
         tensor = torch.as_tensor(value)
     except (ValueError, TypeError, RuntimeError) as error:

@@ -30,7 +30,18 @@ def integer(name: str, attributes: Attributes, extra: Attributes) -> int | None:
     if value is None or (type(value) is int and value in INT64):
         return value
     extra[name] = value
-    return int(value) if isinstance(value, (int, np.integer)) and int(value) in INT64 else None
+    return _whole(value)
+
+
+def _whole(value: Any) -> int | None:
+    """Return the equal number of an integer of another type, as far as a BIGINT can hold it."""
+    if not isinstance(value, (int, np.integer)):
+        return None
+    try:
+        number = int(value)  # a time span is one of numpy's integers, and has none
+    except Exception:  # a subclass's own code
+        return None
+    return number if number in INT64 else None
 
 
 def seconds(name: str, attributes: Attributes, extra: Attributes) -> float | None:
@@ -76,7 +87,7 @@ def counters(name: str, attributes: Attributes, extra: Attributes, sample_type: 
     own = type(info) is getattr(sample_type, INFO_CLASSES[name], None) and not values
     if name in attributes and not (own and all(type(n) is int and n in INT64 for n in numbers)):
         extra[name] = info
-    return [int(n) if isinstance(n, (int, np.integer)) and int(n) in INT64 else 0 for n in numbers]
+    return [_whole(n) or 0 for n in numbers]
 
 
 def versions(attributes: Attributes, extra: Attributes) -> list[tuple[str, int]]:

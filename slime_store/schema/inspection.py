@@ -1,7 +1,7 @@
 """Looks at what is at a store's address before anything is written there.
 
 A database file is never opened here but by SQLite: closing any other handle on it would drop all the locks that this
-process holds on the file. The one exception is a file that SQLite itself has just refused.
+process holds on the file. The one exception is a file that SQLite itself has just refused and that is not open already.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, text
 
+from slime_store.blobs import head_of
 from slime_store.config import StoreConfig
 from slime_store.database import engine_config, read
 from slime_store.database.sqlite import APPLICATION_ID
@@ -49,8 +50,7 @@ def check_path(config: StoreConfig, path: Path) -> None:
 
 def explain_refused_file(config: StoreConfig, path: Path, refusal: DamagedStoreError) -> SchemaError:
     """Return the error for a file that SQLite cannot read: a broken store, or something else altogether."""
-    with path.open("rb") as file:
-        header = file.read(100)
+    header = head_of(path, 100)
     is_ours = int.from_bytes(header[_APPLICATION_ID_AT], "big") == APPLICATION_ID
     if is_ours or header[: len(_MAGIC)] == _MAGIC[: len(header)]:
         return refusal

@@ -51,7 +51,9 @@ class SampleFilter:
             into nested dicts.
         group_index: group, by the number slime gave it.
         metadata: top-level metadata keys and the values they must have; of a tuple or set, itself or any one of its
-            values. Values are equal as in Python, but True is not 1.
+            values. Values are equal as in Python (1 is 1.0, NaN is nothing, a list is no tuple), but True is not 1. A
+            NumPy scalar is the number or text that it equals. An array or a tensor equals only another of the same
+            shape and with equal elements; nothing is broadcast. Inside lists and dicts the same holds.
         text: text that the response or the prompt contains, as it is written: case counts, and nothing is a pattern.
             Scans the response, and the prompt when it is text; in a prompt of chat messages each text in it (roles,
             contents, tool calls), but no key. Reads the texts of all samples that meet the other conditions.

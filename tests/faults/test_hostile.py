@@ -16,7 +16,9 @@ import pytest
 from sqlalchemy import make_url
 
 from slime_store import Sample, SampleFilter, SampleStore
-from slime_store.errors import BlobCorruptError, ForeignDatabaseError, StoreError
+from slime_store.dataframes import samples_df
+from slime_store.errors import BatchError, BlobCorruptError, ForeignDatabaseError, StoreError
+from slime_store.interchange import export_samples
 from slime_store.testing.contract.opening import opened
 from tests.faults.given import RUN, output_of
 from tests.services.tables import counts, execute, rows
@@ -64,6 +66,80 @@ def test_a_link_among_the_side_files_is_not_followed_to_delete(sqlite_url: str, 
         run.delete_rollout(0)
         assert not file.is_symlink()
     assert outside.read_bytes() == b"keep"
+
+
+# -- documents that somebody wrote into the database
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"$set":{"$range":[0,9999999999,1]}}',
+        '{"$deque":[{"$range":[0,9999999999,1]},null]}',
+        '{"$counter":{"$range":[0,9999999999,1]}}',
+        '{"$dict":[{"$range":[0,9999999999,1]}]}',
+        '{"$exception":["ValueError",{"$range":[0,9999999999,1]}]}',
+        '{"$fraction":["1e99999999"]}',
+        '{"$fraction":[{"$decimal":"1E+99999999"},1]}',
+    ],
+)
+def test_a_document_that_counts_to_more_than_it_holds_is_damage(store_url: str, body: str) -> None:
+    sample = Sample()
+    vars(sample)["odd"] = (1,)
+    with SampleStore.open(store_url) as store:
+        run = store.run(RUN)
+        run.record_train(0, [[sample]])
+        execute(store_url, f"""UPDATE sample_documents SET extra = '{{"odd":{body}}}'""")
+        with pytest.raises(BlobCorruptError, match=r"is due|not of two whole numbers|no tuple"):
+            run.load_train(0, sample_type=Sample)
+        assert "document_damaged" in str(store.verify())
+
+
+_COUNTED = {
+    "range": '{"$range":[0,9999999999,1]}',
+    "longer range": '{"$range":[0,99999999999999999999,1]}',
+    "integer": '{"$int":"' + "f" * 5000 + '"}',
+    "array without elements": '{"$ndarray":{"dtype":"int64","shape":[9999999999,0],"data":""}}',
+    "sparse tensor": '{"$sparse":{"layout":"sparse_coo","shape":{"$tuple":[99999,99999]},"coalesced":false,"indices":'
+    '{"$tensor":{"dtype":"int64","shape":[2,0],"data":""}},"values":{"$tensor":{"dtype":"int64","shape":[0],"data":""}}'
+    "}}",
+    "nested list": "[" * 400 + "]" * 400,
+}
+
+
+@pytest.mark.parametrize("body", _COUNTED.values(), ids=_COUNTED)
+def test_what_counts_to_more_than_it_holds_is_exported_without_being_written_out(
+    sqlite_url: str, body: str, tmp_path: Path
+) -> None:
+    sample = Sample()
+    vars(sample)["odd"] = (1,)
+    with SampleStore.open(sqlite_url) as store:
+        run = store.run(RUN)
+        run.record_train(0, [[sample]])
+        execute(sqlite_url, f"""UPDATE sample_documents SET extra = '{{"odd":{body}}}'""")
+        for format in ("jsonl", "csv"):
+            export_samples(run, tmp_path / "out", format=format)
+            assert 0 < (tmp_path / "out").stat().st_size < 20_000
+        assert samples_df(run, columns=["index", "metadata"]).shape == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["tokens", "loss_mask", "teacher_log_probs"])
+def test_a_batch_makes_no_tensor_of_a_range_or_a_length_alone(sqlite_url: str, name: str) -> None:
+    with SampleStore.open(sqlite_url) as store:
+        run = store.run(RUN)
+        run.record_train(0, [[Sample(tokens=(1, 2), response_length=1, loss_mask=(1,), teacher_log_probs=(1.0,))]])
+        for body in ('{"$range":[0,9999999999,1]}', '[{"$range":[0,9999999999,1]}]'):
+            execute(sqlite_url, f"""UPDATE sample_documents SET extra = '{{"{name}":{body}}}'""")
+            with pytest.raises(BatchError, match=f"{name} makes no tensor"):
+                run.load_batch(0)
+        execute(sqlite_url, """UPDATE sample_documents SET extra = '{"loss_mask":null}'""")
+        execute(sqlite_url, "UPDATE samples SET response_length = 9999999999")
+        with pytest.raises(BatchError, match="response_length is 9999999999"):
+            run.load_batch(0)
+        for length in ("[99999,99999]", '"1"', '{"$range":[0,9999999999,1]}'):
+            execute(sqlite_url, f"""UPDATE sample_documents SET extra = '{{"response_length":{length}}}'""")
+            with pytest.raises(BatchError, match="response_length is"):
+                run.load_batch(0)
 
 
 # -- SQL in whatever people name

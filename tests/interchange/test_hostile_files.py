@@ -349,3 +349,16 @@ def test_i1_nothing_is_imported_because_a_file_names_it(tmp_path: Path, monkeypa
         with pytest.raises(InvalidDumpError):
             load_pt(write_archive(tmp_path / "1.pt", data))
     assert "evil_module" not in sys.modules
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+@pytest.mark.parametrize("text", ["S0", "U0"])
+def test_a_dtype_that_repeats_what_has_no_bytes_is_refused(tmp_path: Path, text: str, shape: tuple[int, ...]) -> None:
+    reader = np.array(0).__reduce__()[0].__module__
+    dtype = np.dtype((np.dtype([("a", text)]), (1 << 24,)))
+    whole = Calls(sys.modules[reader].scalar, dtype, b"")  # type: ignore[attr-defined]
+    if shape:
+        whole = Calls(sys.modules[reader]._reconstruct, np.ndarray, (0,), b"b", state=(1, shape, dtype, False, b""))  # type: ignore[attr-defined]
+    file = write_archive(tmp_path / "1.pt", pickle.dumps({"samples": [whole]}, 2), {})
+    with pytest.raises(InvalidDumpError, match="without bytes"):
+        load_pt(file)

@@ -6,10 +6,14 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from slime_store import Sample, SampleFilter
+from slime_store.dataframes import rollouts_df, samples_df
 from slime_store.errors import UnsupportedValueError
+from slime_store.mapping.metadata import metadata_matches
 from slime_store.store import Run
 from slime_store.testing import assert_same, make_train_output
 from slime_store.testing.contract.opening import opened, run_of
@@ -195,3 +199,20 @@ def test_a_loop_that_is_left_early_leaves_nothing_open(store_url: str) -> None:
     assert value(store_url, "SELECT count(*) FROM samples") == 0
     with opened(store_url, read_only=True) as store:
         assert list(store.run("contract").iter_samples()) == []
+
+
+def test_metadata_is_compared_alike_by_every_way_to_ask(store_url: str) -> None:
+    values: list[Any] = [1, 1.0, True, "a", None, math.nan, [1], (1,), {"a": 1}, {1}, range(2), b"a", 2**70]
+    values += [np.int64(1), np.bool_(True), np.str_("a"), np.array([1]), np.array([1, 1]), torch.ones(1), [np.int64(1)]]
+    with opened(store_url) as store:
+        run = store.run("r")
+        run.record_train(0, [[Sample(index=i, metadata={"k": value}) for i, value in enumerate(values)]])
+        loaded = run.load_train(0, sample_type=Sample).samples[0]
+        for value in [*values, [1, 1], [True], (1, "a"), {"a", 2**70}, np.array([]), torch.ones(2)]:
+            where = SampleFilter(metadata={"k": value})
+            expected = [sample.index for sample in loaded if metadata_matches(sample.metadata, {"k": value})]
+            assert [sample.index for sample in run.iter_samples(where, sample_type=Sample)] == expected, value
+            assert samples_df(run, where, columns=["index"])["index"].tolist() == expected, value
+            assert rollouts_df(run, where)["rollout_id"].tolist() == ([0] if expected else []), value
+        assert [s.index for s in run.iter_samples(SampleFilter(metadata={"k": 1}))] == [0, 1, 13]
+        assert [s.index for s in run.iter_samples(SampleFilter(metadata={"k": [1]}))] == [6, 19]

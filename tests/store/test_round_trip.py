@@ -5,10 +5,16 @@ from __future__ import annotations
 import copy
 import pickle
 import uuid
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from slime_store import Sample, SampleStore
+from slime_store.errors import BatchError
+from slime_store.interchange import export_samples
 from slime_store.testing import assert_same, strategies
 from slime_store.testing.contract.opening import loaded_eval, loaded_train, opened, run_of
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, iter_leaf_samples
@@ -77,3 +83,30 @@ def test_any_one_field_of_any_sample_can_be_read_alone(store_url: str, sample: S
             only = Sample()
             setattr(only, field, getattr(expected, field))
             assert_same(loaded, only, path=field)
+
+
+class _Odd(int):
+    def __int__(self) -> int:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize("value", [np.timedelta64(5, "ms"), np.timedelta64("NaT"), np.uint64(2**64 - 1)])
+def test_an_integer_that_is_no_number_comes_back_from_every_whole_column(
+    store_url: str, value: Any, tmp_path: Path
+) -> None:
+    names = ("index", "group_index", "rollout_id", "response_length")
+    sample = Sample(spec_info=Sample.SpecInfo(), **dict.fromkeys(names, value), reward=value, metadata={"k": value})
+    vars(sample.spec_info)["spec_accept_token_num"] = value
+    with run_of(store_url) as run:
+        run.record_train(0, [[sample]])
+        assert_same(run.load_train(0, sample_type=Sample).samples, [[sample]])
+        export_samples(run, tmp_path / "out.csv", format="csv")
+        export_samples(run, tmp_path / "out.jsonl", format="jsonl")
+        with pytest.raises(BatchError):
+            run.load_batch(0)
+
+
+def test_an_integer_whose_own_code_fails_does_not_fail_the_record(store_url: str) -> None:
+    with run_of(store_url) as run:
+        run.record_train(0, [[Sample(index=_Odd(1))]], strict=False)
+        assert len(run.load_train(0, sample_type=Sample).samples[0]) == 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from slime_store.codecs.arrays import DTYPES, dtype_name, dtype_of, narrow
+from slime_store.codecs.documents import bodies
 from slime_store.codecs.lists import array_to_list
 from slime_store.errors import BlobCorruptError, UnsupportedValueError
 
@@ -93,20 +94,20 @@ def _decode_dtype(body: Any) -> np.dtype[Any]:
             raise BlobCorruptError(f"{body[:40]!r} is not the name of a dtype")
         return np.dtype(body)
     if isinstance(body, list):
-        swapped: np.dtype[Any] = DTYPES[body[0]].newbyteorder("S")
+        swapped: np.dtype[Any] = DTYPES[bodies.items(body, 2)[0]].newbyteorder("S")
         return swapped
-    if "base" in body:
-        return np.dtype((_decode_dtype(body["base"]), tuple(body["shape"])))
+    if "base" in bodies.mapping(body):
+        return np.dtype((_decode_dtype(body["base"]), tuple(bodies.whole(body["shape"]))))
     spec = {
-        "names": body["names"],
-        "formats": [_decode_dtype(d) for d in body["formats"]],
-        "offsets": body["offsets"],
+        "names": bodies.items(body["names"]),
+        "formats": [_decode_dtype(d) for d in bodies.items(body["formats"])],
+        "offsets": bodies.whole(body["offsets"]),
         "itemsize": body["itemsize"],
     }
-    if any(title is not None for title in body["titles"]):
+    if any(title is not None for title in bodies.items(body["titles"])):
         spec["titles"] = body["titles"]
-    dtype: np.dtype[Any] = np.dtype(spec, align=body["aligned"])  # type: ignore[call-overload]
-    return np.dtype((np.record, dtype)) if body["record"] else dtype
+    dtype: np.dtype[Any] = np.dtype(spec, align=body["aligned"] is True)  # type: ignore[call-overload]
+    return np.dtype((np.record, dtype)) if body["record"] is True else dtype
 
 
 def _encode_scalar(value: np.generic, encoder: DocumentEncoder) -> Any:
@@ -123,7 +124,10 @@ def _encode_scalar(value: np.generic, encoder: DocumentEncoder) -> Any:
 
 
 def _decode_scalar(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
-    return decoder.array(body, _decode_dtype(body["dtype"]), ())[()]
+    dtype = _decode_dtype(body["dtype"])
+    if dtype.hasobject:
+        raise BlobCorruptError("a document describes stored bytes as objects")
+    return decoder.array(body, dtype, ())[()]
 
 
 def _encode_array(value: np.ndarray[Any, Any], encoder: DocumentEncoder) -> Any:
@@ -139,10 +143,11 @@ def _encode_array(value: np.ndarray[Any, Any], encoder: DocumentEncoder) -> Any:
 
 
 def _decode_array(body: dict[str, Any], decoder: DocumentDecoder) -> np.ndarray[Any, Any]:
-    shape = tuple(body["shape"])
+    shape = tuple(bodies.whole(body["shape"]))
     if "objects" in body:
-        array = np.empty(len(body["objects"]), object)
-        for i, item in enumerate(body["objects"]):
+        objects = bodies.items(body["objects"])
+        array = np.empty(len(objects), object)
+        for i, item in enumerate(objects):
             array[i] = item
         return array.reshape(shape)
     dtype = _decode_dtype(body["dtype"])
@@ -162,7 +167,7 @@ def _bytes_of(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 DECODERS: dict[str, Callable[[Any, DocumentDecoder], Any]] = {
     "$list": _decode_list,
     "$np": _decode_scalar,
-    "$np.str": lambda body, decoder: np.str_(body),
+    "$np.str": lambda body, decoder: np.str_(bodies.text(body)),
     "$np.bytes": lambda body, decoder: np.bytes_(decoder.payload(body)),
     "$ndarray": _decode_array,
     "$dtype": lambda body, decoder: _decode_dtype(body),

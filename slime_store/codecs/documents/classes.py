@@ -7,14 +7,18 @@ names it: the class must be loaded already, be one of slime's or miles's data ty
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dataclasses
 import enum
 import importlib
 import sys
+import types
 from collections import UserDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from slime_store.codecs.documents import bodies
+from slime_store.errors import BlobCorruptError
 from slime_store.types import Placeholder, Record
 
 if TYPE_CHECKING:
@@ -53,8 +57,17 @@ def find_type(name: str) -> type[Any] | None:
             return None
     found: Any = module
     for part in qualname.split("."):
-        found = getattr(found, part, None) if found is not None else None
-    return found if isinstance(found, type) else None
+        found = _own_attributes(found).get(part)
+    return found if issubclass(type(found), type) else None
+
+
+def _own_attributes(thing: Any) -> Mapping[str, Any]:
+    """Return what is in a module or class, running no code of it: a module may import whatever name it is asked for."""
+    if issubclass(type(thing), type):
+        return type.__getattribute__(thing, "__dict__")  # type: ignore[no-any-return]
+    if issubclass(type(thing), types.ModuleType):
+        return object.__getattribute__(thing, "__dict__")  # type: ignore[no-any-return]
+    return {}
 
 
 def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
@@ -71,9 +84,28 @@ def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
         return _encode_namedtuple
     if isinstance(value, BaseException):
         return _encode_exception
-    if isinstance(value, UserDict):  # transformers' BatchFeature, BatchEncoding: come back as a plain dict
-        return lambda v, encoder: encoder.mapping(v.data)
+    if isinstance(value, UserDict):
+        return _encode_userdict
     return None
+
+
+def _encode_userdict(value: UserDict[Any, Any], encoder: DocumentEncoder) -> Any:
+    """Come back as a plain dict, as transformers' BatchFeature and BatchEncoding must, whatever else these hold."""
+    others = (vars(value).keys() - {"data"}) | _slots(value).keys()
+    if others and type(value).__module__.partition(".")[0] != "transformers":
+        return encoder.unsupported(value, f"{type_name(type(value))} with attributes of its own")
+    return encoder.mapping(value.data)
+
+
+def _slots(value: Any) -> dict[str, Any]:
+    """Return what is in the slots of an object, those of every class that it is of."""
+    found: dict[str, Any] = {}
+    for base in type(value).__mro__:
+        for name, slot in _own_attributes(base).items():
+            if type(slot) is types.MemberDescriptorType and slot.__objclass__ is base:
+                with contextlib.suppress(AttributeError):  # empty
+                    found.setdefault(name, slot.__get__(value))
+    return found
 
 
 def _encode_enum(value: enum.Enum, encoder: DocumentEncoder) -> Any:
@@ -103,6 +135,7 @@ def _encode_dataclass(value: Any, encoder: DocumentEncoder) -> Any:
         return encoder.unsupported(value, f"{type_name(cls)} is a dataclass and a builtin type at once")
     names = [f.name for f in dataclasses.fields(value) if f.name not in getattr(value, "__dict__", {})]
     fields = {name: getattr(value, name) for name in names if hasattr(value, name)} | getattr(value, "__dict__", {})
+    fields |= {name: item for name, item in _slots(value).items() if name not in fields}
     return {"$dataclass": {"type": type_name(cls), "fields": _encode_fields(fields, encoder)}}
 
 
@@ -111,17 +144,22 @@ def _encode_fields(fields: dict[str, Any], encoder: DocumentEncoder) -> Any:
 
 
 def _decode_dataclass(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
-    cls, fields = find_type(body["type"]), dict(map(tuple, body["fields"]))
+    cls, fields = find_type(body["type"]), bodies.attributes(body["fields"])
     if cls is None or not dataclasses.is_dataclass(cls) or issubclass(cls, BaseException):
         return Record(body["type"], "dataclass", fields)
     value = object.__new__(cls)
-    attributes = getattr(value, "__dict__", None)
-    slots = {name for base in cls.__mro__ for name in getattr(base, "__slots__", ())}
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        attributes = None
     for name, item in fields.items():
-        if attributes is None or name in slots:
-            object.__setattr__(value, name, item)
+        declared = next((found for base in cls.__mro__ if (found := _own_attributes(base).get(name)) is not None), None)
+        if type(declared) is types.MemberDescriptorType:  # a slot
+            declared.__set__(value, item)
+        elif attributes is not None:
+            attributes[name] = item  # also where a property has the name, whose code is not run
         else:
-            attributes[name] = item  # also where a property has the name
+            raise BlobCorruptError(f"{body['type']} has no attribute {name!r}")
     return value
 
 
@@ -136,7 +174,7 @@ def _encode_namedtuple(value: Any, encoder: DocumentEncoder) -> Any:
 
 
 def _decode_namedtuple(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
-    cls, fields = find_type(body["type"]), dict(map(tuple, body["fields"]))
+    cls, fields = find_type(body["type"]), bodies.attributes(body["fields"])
     if cls is None or not issubclass(cls, tuple) or getattr(cls, "_fields", None) != tuple(fields):
         return Record(body["type"], "namedtuple", fields)
     return tuple.__new__(cls, fields.values())
@@ -167,10 +205,13 @@ def _encode_exception(value: BaseException, encoder: DocumentEncoder) -> Any:
 
 
 def _decode_exception(body: list[Any], decoder: DocumentDecoder) -> BaseException:
-    cls = getattr(builtins, body[0], None)
+    name, args = bodies.items(body, 2)
+    cls = vars(builtins).get(name)
     if not (isinstance(cls, type) and issubclass(cls, BaseException)):
-        raise ValueError(f"{body[0]!r} is not an exception")
-    value: BaseException = cls(*body[1])
+        raise ValueError(f"{name!r} is not an exception")
+    if type(args) is not tuple:
+        raise BlobCorruptError("an exception whose arguments are no tuple")
+    value: BaseException = cls(*args)
     return value
 
 

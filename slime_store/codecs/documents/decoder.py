@@ -13,12 +13,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from slime_store.codecs.documents import arrays, classes, media, samples, stdlib
+from slime_store.codecs.arrays import n_empty
+from slime_store.codecs.documents import arrays, bodies, classes, media, samples, stdlib
 from slime_store.errors import BlobCorruptError, StoreError
 from slime_store.types import Placeholder, Sample
 
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError, struct.error)
-_MAX_EMPTY = 1 << 20  # elements that an array without bytes may have: numpy gives room even to strings of length 0
+_MAX_DIMENSIONS = 64  # of numpy's arrays
+_MAX_EMPTY = 1 << 20  # elements without bytes that an array may have: numpy gives room even to strings of length 0
 
 
 class BlobSource(Protocol):
@@ -65,7 +67,7 @@ class DocumentDecoder:
 
     def payload(self, body: dict[str, Any]) -> bytes | memoryview:
         """Return the bytes that ``DocumentEncoder.payload`` kept."""
-        if "blob" in body:
+        if "blob" in bodies.mapping(body):
             return self._source.get(body["blob"])
         try:
             return base64.b64decode(body["data"], validate=True)
@@ -74,6 +76,8 @@ class DocumentDecoder:
 
     def array(self, body: dict[str, Any], dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         """Return a fresh, writable array of a payload."""
+        if len(shape) > _MAX_DIMENSIONS:
+            raise BlobCorruptError(f"an array of {len(shape)} dimensions")
         data = self.payload(body)
         expected = dtype.itemsize
         for n in shape:
@@ -82,9 +86,9 @@ class DocumentDecoder:
             expected *= n
         if len(data) != expected:
             raise BlobCorruptError(f"an array of {dtype} {shape} has {len(data)} bytes, not {expected}")
+        if math.prod(shape) * n_empty(dtype) > _MAX_EMPTY:
+            raise BlobCorruptError(f"an array of {dtype} {shape} has no bytes")
         if expected == 0:
-            if math.prod(shape) > _MAX_EMPTY:
-                raise BlobCorruptError(f"an array of {dtype} {shape} has no bytes")
             return np.empty(shape, dtype)
         array: np.ndarray[Any, Any] = np.frombuffer(data, dtype).reshape(shape).copy()
         return array
@@ -119,8 +123,8 @@ def _decode_placeholder(body: dict[str, Any], decoder: DocumentDecoder) -> Place
 _DECODERS: dict[str, Any] = {
     "$str": _decode_str,
     "$text": _decode_str,
-    "$int": lambda body, decoder: int(body, 16),
-    "$dict": lambda body, decoder: dict(map(tuple, body)),
+    "$int": lambda body, decoder: int(bodies.text(body), 16),
+    "$dict": lambda body, decoder: dict(bodies.pairs(body)),
     "$placeholder": _decode_placeholder,
     **stdlib.DECODERS,
     **arrays.DECODERS,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from slime_store.codecs.documents import bodies
 from slime_store.codecs.images import FrameParts, ImageParts, image_to_parts, parts_to_image
 from slime_store.codecs.tensors import (
     bits_dtype,
@@ -53,7 +54,7 @@ def _encode_tensor(value: Any, encoder: DocumentEncoder) -> Any:
 
 
 def _decode_tensor(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
-    shape = tuple(body["shape"])
+    shape = tuple(bodies.whole(body["shape"]))
     return bits_to_tensor(decoder.array(body, bits_dtype(body["dtype"]), shape), body["dtype"], shape)
 
 
@@ -79,12 +80,12 @@ def _encode_frame(frame: FrameParts, encoder: DocumentEncoder) -> dict[str, Any]
 
 
 def _decode_image(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
-    frames = tuple(_decode_frame(frame, decoder) for frame in body["frames"])
+    frames = tuple(_decode_frame(frame, decoder) for frame in bodies.items(body["frames"]))
     return parts_to_image(ImageParts(body["format"], frames, body["frame"]))
 
 
 def _decode_frame(body: dict[str, Any], decoder: DocumentDecoder) -> FrameParts:
-    width, height = body["size"]
+    width, height = bodies.whole(body["size"], 2)
     return FrameParts(
         mode=body["mode"],
         size=(width, height),
@@ -99,7 +100,7 @@ def _decode_frame(body: dict[str, Any], decoder: DocumentDecoder) -> FrameParts:
 def _decode_dtype(body: str, decoder: DocumentDecoder) -> Any:
     import torch
 
-    dtype = getattr(torch, body, None)
+    dtype = vars(torch).get(body)  # getattr would let torch import what has the name
     if not isinstance(dtype, torch.dtype):
         raise BlobCorruptError(f"{body!r} is not a torch dtype")
     return dtype
@@ -108,13 +109,13 @@ def _decode_dtype(body: str, decoder: DocumentDecoder) -> Any:
 def _decode_size(body: list[int], decoder: DocumentDecoder) -> Any:
     import torch
 
-    return torch.Size(body)
+    return torch.Size(bodies.whole(body))
 
 
 def _decode_device(body: str, decoder: DocumentDecoder) -> Any:
     import torch
 
-    return torch.device(body)
+    return torch.device(bodies.text(body))
 
 
 DECODERS: dict[str, Callable[[Any, DocumentDecoder], Any]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from slime_store.codecs.documents import bodies
 from slime_store.types.duck import is_sample, nested_in_sample
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def _encode_sample(value: Any, encoder: DocumentEncoder) -> Any:
 
 def _decode_sample(body: list[Any], decoder: DocumentDecoder) -> Any:
     sample = decoder.sample_type()
-    sample.__dict__.update(map(tuple, body))
+    sample.__dict__.update(bodies.attributes(body))
     return sample
 
 
@@ -52,7 +53,7 @@ def _decode_status(body: str, decoder: DocumentDecoder) -> Any:
 def _decode_nested(name: str) -> Callable[[Any, DocumentDecoder], Any]:
     def decode(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
         info = getattr(decoder.sample_type, name)()
-        vars(info).update(body)
+        vars(info).update(bodies.mapping(body))
         return info
 
     return decode

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from slime_store.codecs.documents import bodies
 from slime_store.errors import BlobCorruptError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _FACTORIES: dict[str, Any] = {
 _PATHS: dict[str, type[pathlib.PurePath]] = {
     t.__name__: t for t in (pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.PosixPath, pathlib.WindowsPath)
 }
+_ARRAY_TYPES = frozenset("bBhHiIlLqQfd")
 _CANONICAL_NAN = struct.pack(">d", math.nan)
 
 
@@ -77,11 +79,14 @@ def _decode_time_zone(body: Any) -> dt.tzinfo | None:
     if body is None:
         return None
     if isinstance(body, str):
-        return zoneinfo.ZoneInfo(body)
+        try:
+            return zoneinfo.ZoneInfo(body)
+        except OSError as error:  # a name that the system's files do not take
+            raise BlobCorruptError(f"{body[:40]!r} is not a time zone") from error
     if not isinstance(body, list):  # a placeholder
         return None
-    days, seconds, microseconds, name = body
-    offset = dt.timedelta(days, seconds, microseconds)
+    *days, name = bodies.items(body, 4)
+    offset = dt.timedelta(*bodies.whole(days, 3))
     if name is None:
         return dt.timezone.utc if not offset else dt.timezone(offset)
     return dt.timezone(offset, name)
@@ -93,7 +98,8 @@ def _encode_datetime(value: dt.datetime, encoder: DocumentEncoder) -> Any:
 
 
 def _decode_datetime(body: list[Any], decoder: DocumentDecoder) -> dt.datetime:
-    return dt.datetime.fromisoformat(body[0]).replace(tzinfo=_decode_time_zone(body[1]), fold=body[2])
+    moment, zone, fold = bodies.items(body, 3)
+    return dt.datetime.fromisoformat(moment).replace(tzinfo=_decode_time_zone(zone), fold=fold)
 
 
 def _encode_time(value: dt.time, encoder: DocumentEncoder) -> Any:
@@ -102,7 +108,8 @@ def _encode_time(value: dt.time, encoder: DocumentEncoder) -> Any:
 
 
 def _decode_time(body: list[Any], decoder: DocumentDecoder) -> dt.time:
-    return dt.time.fromisoformat(body[0]).replace(tzinfo=_decode_time_zone(body[1]), fold=body[2])
+    moment, zone, fold = bodies.items(body, 3)
+    return dt.time.fromisoformat(moment).replace(tzinfo=_decode_time_zone(zone), fold=fold)
 
 
 def _encode_timedelta(value: dt.timedelta, encoder: DocumentEncoder) -> Any:
@@ -115,6 +122,11 @@ def _encode_set(value: set[Any] | frozenset[Any], encoder: DocumentEncoder) -> A
 
 def _encode_deque(value: deque[Any], encoder: DocumentEncoder) -> Any:
     return {"$deque": [encoder.items(value), value.maxlen]}
+
+
+def _decode_deque(body: list[Any], decoder: DocumentDecoder) -> deque[Any]:
+    values, longest = bodies.items(body, 2)
+    return deque(bodies.items(values), longest)
 
 
 def _encode_ordered(value: OrderedDict[Any, Any] | Counter[Any], encoder: DocumentEncoder) -> Any:
@@ -132,7 +144,8 @@ def _encode_defaultdict(value: defaultdict[Any, Any], encoder: DocumentEncoder) 
 
 
 def _decode_defaultdict(body: list[Any], decoder: DocumentDecoder) -> defaultdict[Any, Any]:
-    return defaultdict(None if body[0] is None else _FACTORIES[body[0]], body[1])
+    factory, values = bodies.items(body, 2)
+    return defaultdict(None if factory is None else _FACTORIES[factory], bodies.mapping(values))
 
 
 def _encode_bytes(value: bytes | bytearray, encoder: DocumentEncoder) -> Any:
@@ -148,6 +161,8 @@ def _encode_array(value: array.array[Any], encoder: DocumentEncoder) -> Any:
 
 
 def _decode_array(body: dict[str, Any], decoder: DocumentDecoder) -> array.array[Any]:
+    if body["typecode"] not in _ARRAY_TYPES:
+        raise BlobCorruptError(f"array type {body['typecode']!r} is unknown")
     value: array.array[Any] = array.array(body["typecode"])
     if value.itemsize != body["itemsize"]:
         raise BlobCorruptError(f"array type {body['typecode']!r} has another size on this machine")
@@ -159,6 +174,20 @@ def _encode_complex(value: complex, encoder: DocumentEncoder) -> Any:
     return {"$complex": [encode_float(value.real), encode_float(value.imag)]}
 
 
+def _decode_complex(body: list[Any], decoder: DocumentDecoder) -> complex:
+    real, imaginary = bodies.items(body, 2)
+    if type(real) is not float or type(imaginary) is not float:
+        raise BlobCorruptError("a complex number that is not of two floats")
+    return complex(real, imaginary)
+
+
+def _decode_fraction(body: list[Any], decoder: DocumentDecoder) -> fractions.Fraction:
+    numerator, denominator = bodies.items(body, 2)
+    if not all(isinstance(part, (int, np.integer)) for part in body):  # a text or Decimal may have an exponent
+        raise BlobCorruptError("a fraction that is not of two whole numbers")
+    return fractions.Fraction(numerator, denominator)
+
+
 def _encode_slice(value: slice, encoder: DocumentEncoder) -> Any:
     return {"$slice": encoder.items((value.start, value.stop, value.step))}
 
@@ -168,10 +197,11 @@ def _encode_path(value: pathlib.PurePath, encoder: DocumentEncoder) -> Any:
 
 
 def _decode_path(body: list[Any], decoder: DocumentDecoder) -> pathlib.PurePath:
+    kind, path = bodies.items(body, 2)
     try:
-        return _PATHS[body[0]](body[1])
+        return _PATHS[kind](bodies.text(path))
     except NotImplementedError:  # a Windows path read on POSIX, or the other way round
-        return _PATHS["Pure" + body[0]](body[1])
+        return _PATHS["Pure" + kind](path)
 
 
 ENCODERS: dict[type[Any], Callable[[Any, DocumentEncoder], Any]] = {
@@ -202,27 +232,27 @@ ENCODERS: dict[type[Any], Callable[[Any, DocumentEncoder], Any]] = {
 
 DECODERS: dict[str, Callable[[Any, DocumentDecoder], Any]] = {
     "$float": _decode_float,
-    "$tuple": lambda body, decoder: tuple(body),
-    "$set": lambda body, decoder: set(body),
-    "$frozenset": lambda body, decoder: frozenset(body),
+    "$tuple": lambda body, decoder: tuple(bodies.items(body)),
+    "$set": lambda body, decoder: set(bodies.items(body)),
+    "$frozenset": lambda body, decoder: frozenset(bodies.items(body)),
     "$bytes": lambda body, decoder: bytes(decoder.payload(body)),
     "$bytearray": lambda body, decoder: bytearray(decoder.payload(body)),
-    "$complex": lambda body, decoder: complex(*body),
-    "$range": lambda body, decoder: range(*body),
-    "$slice": lambda body, decoder: slice(*body),
+    "$complex": _decode_complex,
+    "$range": lambda body, decoder: range(*bodies.whole(body, 3)),
+    "$slice": lambda body, decoder: slice(*bodies.items(body, 3)),
     "$ellipsis": lambda body, decoder: ...,
-    "$deque": lambda body, decoder: deque(body[0], body[1]),
-    "$ordereddict": lambda body, decoder: OrderedDict(body),
-    "$counter": lambda body, decoder: Counter(body),
+    "$deque": _decode_deque,
+    "$ordereddict": lambda body, decoder: OrderedDict(bodies.mapping(body)),
+    "$counter": lambda body, decoder: Counter(bodies.mapping(body)),
     "$defaultdict": _decode_defaultdict,
-    "$namespace": lambda body, decoder: types.SimpleNamespace(**body),
+    "$namespace": lambda body, decoder: types.SimpleNamespace(**bodies.mapping(body)),
     "$array": _decode_array,
     "$datetime": _decode_datetime,
     "$date": lambda body, decoder: dt.date.fromisoformat(body),
     "$time": _decode_time,
-    "$timedelta": lambda body, decoder: dt.timedelta(*body),
-    "$decimal": lambda body, decoder: decimal.Decimal(body),
-    "$fraction": lambda body, decoder: fractions.Fraction(*body),
-    "$uuid": lambda body, decoder: uuid.UUID(hex=body),
+    "$timedelta": lambda body, decoder: dt.timedelta(*bodies.whole(body, 3)),
+    "$decimal": lambda body, decoder: decimal.Decimal(bodies.text(body)),
+    "$fraction": _decode_fraction,
+    "$uuid": lambda body, decoder: uuid.UUID(hex=bodies.text(body)),
     "$path": _decode_path,
 }

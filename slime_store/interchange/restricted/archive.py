@@ -16,8 +16,11 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from slime_store.blobs import is_held
+from slime_store.database import is_database
 from slime_store.errors import InvalidDumpError
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of name and of extra field
@@ -43,6 +46,8 @@ class TorchArchive:
         try:
             if not stat.S_ISREG(os.stat(self.path).st_mode):  # opening a pipe would wait for its other end
                 raise InvalidDumpError(self.path, "it is not a regular file")
+            if is_held(self.path) or is_database(Path(self.path)):
+                raise InvalidDumpError(self.path, "it is part of a database, not a file of torch.save")
             with open(self.path, "rb") as file:
                 status = os.fstat(file.fileno())
                 if status.st_size == 0:

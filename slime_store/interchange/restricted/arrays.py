@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from slime_store.codecs.arrays import n_empty
 from slime_store.interchange.restricted.rules import Rule, refuse, require, sizes
 
 _CODE = re.compile(r"[biufc](?:1|2|4|8|16|32)|[SUV]\d{1,12}|[Mm]8|O8?")
@@ -130,9 +131,9 @@ def _from_parts(dtype: Any, shape: tuple[int, ...], order: Any, content: Any) ->
         return objects.reshape(shape, order=order)
     if type(content) not in (bytes, bytearray) or len(content) != count * dtype.itemsize:
         refuse("an array whose bytes do not fit its shape")
+    if count * n_empty(dtype) > _MAX_EMPTY:
+        refuse("an array of many elements without bytes")
     if not content:
-        if count > _MAX_EMPTY:
-            refuse("an array of many elements without bytes")
         return np.zeros(shape, dtype)
     made: np.ndarray[Any, Any] = np.frombuffer(content, dtype).reshape(shape, order=order)
     return made
@@ -141,6 +142,8 @@ def _from_parts(dtype: Any, shape: tuple[int, ...], order: Any, content: Any) ->
 def _scalar(dtype: Any, content: Any = b"") -> Any:
     if not isinstance(dtype, np.dtype) or dtype.hasobject or type(content) is not bytes:
         refuse("a numpy scalar of objects")
+    if n_empty(dtype) > _MAX_EMPTY:
+        refuse("a numpy scalar of many elements without bytes")
     if dtype.itemsize == 0:  # an empty text
         return np.zeros((), dtype)[()]
     if len(content) != dtype.itemsize:

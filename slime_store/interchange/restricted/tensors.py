@@ -170,7 +170,7 @@ def rule_for(name: str) -> Rule | None:
     if name in _CALLS:
         return _CALLS[name]
     if _DTYPE.fullmatch(name):
-        dtype = getattr(torch, name.removeprefix("torch."), None)
+        dtype = vars(torch).get(name.removeprefix("torch."))
         return Rule(constant=dtype) if isinstance(dtype, torch.dtype) else None
     if name == "torch.storage.UntypedStorage":
         return Rule(constant=StorageType(None))

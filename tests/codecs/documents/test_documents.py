@@ -161,6 +161,76 @@ def test_reading_imports_no_module_that_a_document_names(monkeypatch: pytest.Mon
     assert_same(DocumentDecoder(Blobs()).document(text), Record("trap_module:X", "dataclass", {"a": 1}))
 
 
+@pytest.mark.parametrize("tag", ["enum", "dataclass", "namedtuple"])
+def test_a_name_in_a_document_is_looked_up_without_code_of_the_module(
+    tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+    import types
+
+    asked: list[str] = []
+
+    class Lazy(types.ModuleType):
+        def __getattribute__(self, name: str) -> Any:
+            asked.append(name)
+            return super().__getattribute__(name)
+
+    plain = types.ModuleType("plain_trap")
+    plain.__getattr__ = lambda name: asked.append(name)  # type: ignore[method-assign]
+    monkeypatch.setitem(sys.modules, "plain_trap", plain)
+    monkeypatch.setitem(sys.modules, "lazy_trap", Lazy("lazy_trap"))
+    before = set(sys.modules)
+    for name in ("plain_trap:chosen", "plain_trap:chosen.X", "lazy_trap:chosen", "torch:_dynamo.X", "numpy:f2py.X"):
+        body = {"type": name, "fields": [["a", 1]], "name": "A", "value": 1}
+        assert type(DocumentDecoder(Blobs()).document(json.dumps({f"${tag}": body}))) is Record
+    with pytest.raises(BlobCorruptError):
+        DocumentDecoder(Blobs()).document('{"$torch.dtype":"_dynamo"}')
+    assert asked == [] and set(sys.modules) == before
+
+
+class _Subslotted(Slotted):
+    __slots__ = ("__hidden", "extra")
+
+
+class _Unslotted(Slotted):
+    pass
+
+
+def test_the_slots_and_attributes_that_a_subclass_adds_to_a_dataclass_come_back() -> None:
+    value = _Subslotted(1, 2)
+    value.extra, value._Subslotted__hidden = (3,), 4  # type: ignore[attr-defined]
+    back = through(value)
+    assert type(back) is _Subslotted
+    assert (back.a, back.b, back.extra, back._Subslotted__hidden) == (1, 2, (3,), 4)
+    del value.extra
+    assert not hasattr(through(value), "extra")
+    other = _Unslotted(1, 2)
+    vars(other)["c"] = 3
+    assert (through(other).a, vars(through(other))) == (1, {"c": 3})
+
+
+def test_a_userdict_with_attributes_of_its_own_is_refused_unless_it_is_of_transformers() -> None:
+    for attributes in ({}, {"encodings": [1]}):
+        value: Any = type("Batch", (collections.UserDict,), {})({"k": 1})
+        vars(value).update(attributes)
+        if not attributes:
+            assert_same(through(value), {"k": 1})
+            continue
+        with pytest.raises(UnsupportedValueError, match="attributes of its own"):
+            through(value)
+        type(value).__module__ = "transformers.tokenization_utils_base"
+        assert_same(through(value), {"k": 1})
+
+
+def test_a_document_sets_no_property(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Any] = []
+    monkeypatch.setattr(Slotted, "danger", property(None, lambda self, value: ran.append(value)), raising=False)
+    body = {"type": f"{__name__}:Slotted", "fields": [["danger", 1]]}
+    with pytest.raises(BlobCorruptError, match="danger"):
+        DocumentDecoder(Blobs()).document(json.dumps({"$dataclass": body}))
+    assert ran == []
+
+
 def test_a_document_cannot_make_an_instance_of_a_class_that_is_no_record() -> None:
     for tag in ("dataclass", "namedtuple"):
         text = f'{{"${tag}":{{"type":"subprocess:Popen","fields":[["args","true"]]}}}}'
