@@ -18,7 +18,7 @@ from slime_store.errors import StoreClosedError
 from slime_store.store.prepared import prepare_train
 from slime_store.store.recording import JournalClearing
 from slime_store.testing.contract.opening import opened
-from tests.services.tables import rows
+from tests.services.tables import execute, rows
 
 ALIKE = {"temperature": 1.0}
 
@@ -198,3 +198,11 @@ def test_a_run_that_was_deleted_and_made_again_has_a_new_session(store_url: str,
     with opened(store_url) as other:
         other.run("run").record_train(0, [group(0)])
     assert sessions(store_url) == [None]
+
+
+def test_a_database_that_was_made_anew_has_a_session_of_its_own(postgres_url: str, handles: ExitStack) -> None:
+    begun(postgres_url, handles)
+    execute(postgres_url, "DROP SCHEMA slime_store CASCADE")
+    with opened(postgres_url) as store:
+        assert store.run("run").record_train(1, [group(1)]).session == 1
+    assert sessions(postgres_url) == [None]
