@@ -37,15 +37,26 @@ def identity(path: str | os.PathLike[str]) -> Identity:
     return status.st_dev, status.st_ino
 
 
+def note_companions(connection: Connection, path: Path) -> None:
+    """Note in a connection's first transaction which log and index it has opened: those that are there then."""
+    if _INFO not in connection.info:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        driver.execute("PRAGMA schema_version").fetchone()  # the first look into the file opens them, or makes them
+        connection.info[_INFO] = {suffix: identity(f"{path}{suffix}") for suffix in _SUFFIXES}
+
+
 def check_companions(connection: Connection, path: Path, display_url: str) -> None:
-    """Make sure that the log and its index are those that this connection opened; to be called inside a transaction.
+    """Make sure that the log and its index are those that were noted; to be called inside a transaction.
+
+    Where there were none, the file had a rollback journal; it has them when another user gave it a log.
 
     Raises:
         DatabaseError: they are not.
     """
-    seen: dict[str, Identity] = connection.info.setdefault(_INFO, {})
+    seen: dict[str, Identity] = connection.info[_INFO]
     for suffix in _SUFFIXES:
-        now, before = identity(f"{path}{suffix}"), seen.get(suffix)
+        now, before = identity(f"{path}{suffix}"), seen[suffix]
         if before is None:
             seen[suffix] = now
         elif now != before:

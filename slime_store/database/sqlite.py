@@ -29,7 +29,7 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from slime_store.config import StoreConfig
-from slime_store.database.companions import check_companions
+from slime_store.database.companions import check_companions, note_companions
 from slime_store.database.engine import BEGIN_OPTION, BEGIN_WRITING
 from slime_store.database.frozen import has_thawed, is_frozen, note_frozen
 from slime_store.errors import StoreNotFoundError
@@ -139,6 +139,7 @@ def _begin(connection: Connection) -> None:
 
 
 def _check_writer(connection: Connection, path: Path, display_url: str) -> None:
+    note_companions(connection, path)
     if connection.get_execution_options().get(BEGIN_OPTION) == BEGIN_WRITING:
         check_companions(connection, path, display_url)
 

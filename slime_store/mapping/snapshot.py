@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from array import array
 from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from dataclasses import fields, is_dataclass
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from slime_store.types.duck import is_sample
 _FLAT = frozenset(ARRAY_FIELDS)
 _DICTS = (OrderedDict, defaultdict, Counter)
 _MAX_DEPTH = 60  # each level takes two of Python's frames, of which a thousand are allowed, the caller's included
+_NUMBERS = (int, float, bool)
 _ATOMS = (str, int, float, bool, bytes, type(None))
 
 
@@ -65,7 +67,7 @@ def _copy(value: Any, seen: dict[int, Any], depth: int) -> Any:
         copied = object.__new__(kind)
         seen[id(value)] = copied
         for name, item in value.__dict__.items():
-            flat = name in _FLAT and type(item) is list
+            flat = name in _FLAT and type(item) is list and _of_numbers(item)
             copied.__dict__[name] = item.copy() if flat else _copy(item, seen, depth + 1)
     elif is_dataclass(value) or kind is SimpleNamespace or isinstance(value, (UserDict, UserList)):
         return _copy_record(value, seen, depth)
@@ -78,9 +80,16 @@ def _copy(value: Any, seen: dict[int, Any], depth: int) -> Any:
     return copied
 
 
+def _of_numbers(values: list[Any]) -> bool:
+    """Whether a token field holds numbers: its first and last say so; to look at all would cost three times as much."""
+    return not values or (type(values[0]) in _NUMBERS and type(values[-1]) in _NUMBERS)
+
+
 def _copy_array(value: Any, seen: _Seen, depth: int) -> Any:
     torch = sys.modules.get("torch")
     try:
+        if isinstance(value, array):
+            return copy.copy(value)
         if isinstance(value, np.ndarray):
             copied = copy.copy(value)
             if value.dtype == object:

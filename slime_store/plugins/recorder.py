@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import queue
 import threading
@@ -13,6 +12,7 @@ from typing import Any, Protocol
 from slime_store.plugins.guard import Guard
 from slime_store.plugins.spool import Spool
 from slime_store.store import Run
+from slime_store.store.exiting import at_exit
 from slime_store.types import RolloutInfo
 
 MAX_PENDING = 2
@@ -68,7 +68,7 @@ class Recorder:
                 thread = threading.Thread(target=self._work, name="slime_store-recorder", daemon=True)
                 thread.start()  # if it cannot be, the next call tries again
                 self._thread = thread
-                atexit.register(self.flush)  # the last rollout is not lost when the process ends by itself
+                at_exit(self.flush)  # the last rollout is not lost when the process ends by itself
         self._queue.put(item)
 
     def flush(self) -> None:

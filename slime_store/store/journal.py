@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import queue
 import threading
@@ -13,6 +12,7 @@ from typing import Any
 from slime_store.database import tell_after_fork
 from slime_store.mapping.encode import RolloutEncoder
 from slime_store.mapping.snapshot import snapshot
+from slime_store.store.exiting import at_exit, not_at_exit
 from slime_store.store.handle import StoreHandle
 from slime_store.store.recording import RecordRequest, write_rollouts
 from slime_store.store.sessions import utc_now
@@ -86,7 +86,7 @@ class Journal:
             if self._thread is not None:
                 self._queue.put(None)  # under the lock: nothing can come behind it
                 self._thread = None
-                atexit.unregister(self.flush)
+                not_at_exit(self.flush)
         self._wait_for_last()
 
     def after_fork(self) -> None:
@@ -101,8 +101,7 @@ class Journal:
         work = threading.Thread(target=self._work, args=(waiting, self._last), name="slime_store-journal", daemon=True)
         work.start()
         self._queue, self._thread, self._last = waiting, work, work
-        atexit.unregister(self.flush)
-        atexit.register(self.flush)
+        at_exit(self.flush)
 
     def _wait_for_last(self) -> None:
         with self._lock:

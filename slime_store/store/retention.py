@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from slime_store.database import reconnecting
+from slime_store.mapping.text import searchable
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.retention import RetentionRepository
 from slime_store.repositories.rollouts import RolloutRepository
@@ -81,6 +82,11 @@ class RunRetention(RunReader):
     def pin(self, rollout_id: int, *, kind: Kind = "train", note: str | None = None) -> None:
         """Keep ``prune`` from touching a rollout: every attempt, also later ones. Again: change the note.
 
+        Args:
+            rollout_id: which.
+            kind: ``"train"`` or ``"eval"``.
+            note: why, for people; symbols stand for NUL and lone surrogates, which not every database keeps.
+
         Raises:
             RolloutNotFoundError: it is not recorded.
         """
@@ -91,7 +97,7 @@ class RunRetention(RunReader):
         with self._handle.writing("pin a rollout") as connection:
             RunRepository(connection).lock(self._pk)
             RolloutRepository(connection, self._pk).find(self.name, kind, number, None)
-            RetentionRepository(connection, self._pk).pin(kind, number, note, now)
+            RetentionRepository(connection, self._pk).pin(kind, number, None if note is None else searchable(note), now)
 
     def unpin(self, rollout_id: int, *, kind: Kind = "train") -> bool:
         """Take a pin away; return whether there was one."""

@@ -56,6 +56,23 @@ def test_a_record_is_refused_once_the_log_is_removed(path: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize("gone", ["-wal", "-shm"])
+def test_a_log_that_goes_before_the_first_record_is_noticed_too(path: Path, gone: str) -> None:
+    _record(path, 0)
+    store = SampleStore.open(path)
+    run = store.run("run")  # only reads
+    assert run.rollouts()
+    for suffix in {"-wal", gone}:
+        os.unlink(f"{path}{suffix}")
+    for rollout_id in (1, 2):
+        with pytest.raises(DatabaseError, match="was removed or replaced"):
+            run.record_train(rollout_id, [[Sample()]])
+    store.close()
+    _record(path, 3)
+    with SampleStore.open(path) as store:
+        assert [info.rollout_id for info in store.run("run").rollouts()] == [0, 3]
+
+
+@pytest.mark.parametrize("gone", ["-wal", "-shm"])
 def test_the_error_says_what_to_do_and_doing_it_saves_everything(path: Path, gone: str) -> None:
     store = SampleStore.open(path)
     run = store.run("run")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from slime_store.mapping.snapshot import snapshot
@@ -32,6 +34,22 @@ def test_later_changes_do_not_reach_it_at_any_depth() -> None:
     second.prompt[0]["content"].append("more")
     samples.append("more")
     assert_same(taken, _samples())
+
+
+def test_what_a_token_field_holds_besides_numbers_is_copied_too() -> None:
+    def sample() -> Sample:
+        made = Sample(loss_mask=[[1, 0], [1]], rollout_log_probs=[None, [-0.5], [-1.0]])  # type: ignore[list-item]
+        made.rollout_top_p_token_ids = [np.array([1, 2]), np.array([3])]  # type: ignore[assignment]
+        made.metadata = {"array": array("i", [1, 2])}
+        return made
+
+    changed = sample()
+    taken = snapshot([changed], arrays=True)
+    changed.loss_mask[0][0] = 9  # type: ignore[index]
+    changed.rollout_log_probs[1].append(9)  # type: ignore[index,union-attr]
+    changed.rollout_top_p_token_ids[1][0] = 9  # type: ignore[index]
+    changed.metadata["array"][0] = 9
+    assert_same(taken, [sample()])
 
 
 def test_tensors_are_shared_and_what_lies_in_two_places_stays_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -79,6 +80,22 @@ def test_a_process_that_ends_by_itself_writes_what_waits(store_url: str, how: st
         timeout=120,
     )
     assert ended.returncode == {"raise": 1, "exit": 3, "end": 0}[how], ended.stderr
+    with opened(store_url) as store:
+        assert indexes(store.run("run")) == list(range(40))
+
+
+def _put_forty(url: str) -> None:
+    journal = SampleStore.open(url).run("run").recovery.journal()
+    for i in range(40):
+        journal.put(1, group(i, odd=np.random.default_rng(i).integers(0, 255, 1 << 19, np.uint8)))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_of_multiprocessing_that_ends_by_itself_writes_what_waits(store_url: str, method: str) -> None:
+    child = multiprocessing.get_context(method).Process(target=_put_forty, args=(store_url,))
+    child.start()
+    child.join(_PATIENCE)
+    assert child.exitcode == 0
     with opened(store_url) as store:
         assert indexes(store.run("run")) == list(range(40))
 
@@ -203,7 +220,9 @@ def test_the_journal_of_a_session_that_began_later_is_not_cleared(store_url: str
     """Two trainings write to one run: what both have is kept."""
     with opened(store_url) as store:
         older = store.run("run")
-        older.recovery.journal().put(0, group(0))
+        journal = older.recovery.journal()
+        journal.put(0, group(0))
+        journal.flush()
         clear = JournalClearing(whole=True)
         prepare_train(0, [group(0)], state={}, clear_journal=clear).store(older)
         subprocess.run(

@@ -182,6 +182,8 @@ def test_pins(store_url: str) -> None:
         run.pin(1, note="figure 3")
         (pin,) = run.pins()
         assert (pin.kind, pin.rollout_id, pin.note) == ("train", 1, "figure 3")
+        run.pin(1, note="a\0b\ud800")
+        assert run.pins()[0].note == "a\u2400b\ufffd"
         run.record_train(1, small(11))  # a later attempt is pinned too
         assert run.prune(keep_arrays_last=0).n_pinned == 2
         assert whole(run) == [("train", 1, 1), ("train", 1, 2)]
