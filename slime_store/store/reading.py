@@ -95,6 +95,9 @@ class RunReader:
         samples' ``train_metadata``) and ``round_number``. Rewards are as recorded: normalising them within groups is
         the trainer's choice.
 
+        No two tensors share memory, and each can be changed or sent to another process alone. The memory of some dozens
+        of neighbours (a pack) is freed when the last of them goes.
+
         Args:
             rollout_id: which rollout.
             attempt: which recording of it; None: the newest complete one.
