@@ -73,6 +73,7 @@ def check_only_name(path: Path, display_url: str) -> None:
     Raises:
         DatabaseError: one does.
     """
+    path = Path(os.path.realpath(path))
     for _ in range(5):
         try:
             n_names = os.stat(path).st_nlink

@@ -15,6 +15,7 @@ def is_frozen(path: Path) -> bool:
     Readers of a write-ahead log share memory through the file ``-shm``. Where that cannot be made (a read-only disk,
     somebody else's directory), a file without a log is read as it is, without locks.
     """
+    path = Path(os.path.realpath(path))  # whose directory counts, not that of a link
     if os.access(path.parent, os.W_OK) or os.path.exists(f"{path}-shm") or os.path.exists(f"{path}-journal"):
         return False
     return not os.path.exists(f"{path}-wal") or os.path.getsize(f"{path}-wal") == 0

@@ -7,6 +7,7 @@ All tables live in a schema of their own, ``slime_store``, so that a database ca
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
@@ -79,10 +80,24 @@ def create_postgresql_engine(config: StoreConfig, options: dict[str, Any]) -> En
         connection.autocommit = True  # one round trip, and a later rollback does not undo it
         connection.execute(_SETUP, (f'"{schema}"', f"{int(config.busy_timeout * 1000)}ms"))
         connection.autocommit = False
+        connection.server_cursor_factory = _droppable_cursor()
 
     event.listen(engine, "connect", set_up, insert=True)  # before SQLAlchemy asks for the current schema
     event.listen(engine, "before_cursor_execute", _ask_for_binary)
     return engine
+
+
+@cache
+def _droppable_cursor() -> type[Any]:
+    from psycopg import ServerCursor
+
+    class DroppableCursor(ServerCursor[Any]):
+        """A cursor on the server that may be dropped: it ends there with its transaction, or with its connection."""
+
+        def __del__(self) -> None:  # type: ignore[override]
+            pass  # psycopg warns of one that was not closed, as one on a broken connection cannot be
+
+    return DroppableCursor
 
 
 def _ask_for_binary(

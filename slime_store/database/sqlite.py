@@ -115,8 +115,9 @@ def create_sqlite_engine(config: StoreConfig, options: dict[str, Any]) -> Engine
             event.listen(engine, "checkout", _drop_if_thawed)
     event.listen(engine, "begin", _begin)
     if path is not None and not config.read_only:
-        event.listen(engine, "begin", lambda connection: _check_writer(connection, path, config.display_url))
-        event.listen(engine, "commit", lambda connection: _check_writer(connection, path, config.display_url))
+        real = Path(os.path.realpath(path))  # SQLite keeps its files beside the real one, not beside a link to it
+        event.listen(engine, "begin", lambda connection: _check_writer(connection, real, config.display_url))
+        event.listen(engine, "commit", lambda connection: _check_writer(connection, real, config.display_url))
     event.listen(engine, "handle_error", _keep_when_interrupted)
     return engine
 

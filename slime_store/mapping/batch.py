@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,9 @@ from slime_store.errors import BatchError
 from slime_store.mapping import rewards
 from slime_store.mapping.batch_tensors import BATCH_DTYPES, BatchTensors, batch_tensors, empty_tensor
 from slime_store.mapping.decode import StoredSamples
+from slime_store.mapping.fields import ARRAY_FIELDS
+from slime_store.mapping.opening import StoredPack
+from slime_store.mapping.packs import OpenPack
 
 _DOCUMENTS = ("train_metadata", "multimodal_train_inputs")
 
@@ -21,6 +24,10 @@ BATCH_FIELDS = frozenset(BATCH_DTYPES).union(
 )
 """The attributes of samples that a batch is made of."""
 
+BATCH_ARRAYS = BATCH_FIELDS.intersection(ARRAY_FIELDS)
+BATCH_ROW_FIELDS = BATCH_FIELDS - BATCH_ARRAYS
+"""Those that are in packs, and those that are in rows."""
+
 _MOST_WITHOUT_TOKENS = 1 << 20
 _METADATA_KEYS = ("raw_reward", "round_number")
 
@@ -29,14 +36,23 @@ class BatchDecoder:
     """Makes the columns of a batch from rows; each is a list with one entry for each sample, in order.
 
     Args:
-        stored: the rows, read with ``BATCH_FIELDS``.
+        stored: the rows, read with ``BATCH_ROW_FIELDS``.
+        packs: what ``opened_for_batch`` gives of the packs of ``BATCH_ARRAYS``.
         blobs: where the documents' large payloads are.
         where: names the rollout in errors.
         reward_key: entry of dict rewards to take; None: the reward as it is.
     """
 
-    def __init__(self, stored: StoredSamples, blobs: BlobSource, where: str, reward_key: str | None) -> None:
+    def __init__(
+        self,
+        stored: StoredSamples,
+        packs: Iterable[tuple[StoredPack, OpenPack]],
+        blobs: BlobSource,
+        where: str,
+        reward_key: str | None,
+    ) -> None:
         self._stored = stored
+        self._packs = packs
         self._documents = DocumentDecoder(blobs)
         self._where = where
         self._reward_key = reward_key
@@ -53,7 +69,8 @@ class BatchDecoder:
             BatchError: a sample has values that fit no tensor, or masks of another length than its response.
             BlobCorruptError: stored bytes are damaged.
         """
-        tensors = batch_tensors(self._stored, self._exact, self._where)
+        prompts, responses = self._prompts(), self._responses()  # while other threads decompress
+        tensors = batch_tensors(self._stored, self._packs, self._exact, self._where)
         arrays = tensors.columns
         lengths = self._column("response_length")
         masks, sums = self._loss_masks(tensors, lengths)
@@ -69,8 +86,8 @@ class BatchDecoder:
             "rollout_ids": self._execution_ids(),
             "loss_mask": masks,
             "loss_masks": list(masks),
-            "prompt": self._prompts(),
-            "response": self._responses(),
+            "prompt": prompts,
+            "response": responses,
         }
         columns["rollout_mask_sums"] = self._mask_sums(columns["rollout_ids"], sums)
         for name in BATCH_DTYPES.keys() - {"tokens", "loss_mask"}:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from slime_store.codecs.base import Array
 from slime_store.errors import BatchError
 from slime_store.mapping.decode import StoredSamples
-from slime_store.mapping.opening import opened_packs
+from slime_store.mapping.opening import StoredPack, opened_packs
 from slime_store.mapping.packs import OpenPack, holds_bits, piece_value
 
 if TYPE_CHECKING:
@@ -47,7 +47,17 @@ class BatchTensors:
     mask_sums: dict[int, int]
 
 
-def batch_tensors(stored: StoredSamples, exact: Mapping[int, Mapping[str, Any]], where: str) -> BatchTensors:
+def opened_for_batch(packs: Sequence[StoredPack]) -> Iterator[tuple[StoredPack, OpenPack]]:
+    """Begin to decompress and convert the packs of a batch; other threads go on with it."""
+    return opened_packs([pack for pack in packs if pack.field in BATCH_DTYPES], _TOGETHER_BYTES, BATCH_DTYPES)
+
+
+def batch_tensors(
+    stored: StoredSamples,
+    packs: Iterable[tuple[StoredPack, OpenPack]],
+    exact: Mapping[int, Mapping[str, Any]],
+    where: str,
+) -> BatchTensors:
     """Make the tensors of all samples.
 
     No two tensors have memory in common, and each has a storage of just its own bytes, so that a part of the batch can
@@ -55,6 +65,7 @@ def batch_tensors(stored: StoredSamples, exact: Mapping[int, Mapping[str, Any]],
 
     Args:
         stored: the rows.
+        packs: what ``opened_for_batch`` gives.
         exact: values from the ``extra`` documents, by the sample's number in the batch; they win.
         where: names the rollout in errors.
 
@@ -67,8 +78,7 @@ def batch_tensors(stored: StoredSamples, exact: Mapping[int, Mapping[str, Any]],
     numbers = {row["position"]: i for i, row in enumerate(stored.columns)}
     columns: dict[str, list[Any]] = {name: [None] * len(numbers) for name in BATCH_DTYPES}
     mask_sums: dict[int, int] = {}
-    packs = [pack for pack in stored.packs if pack.field in columns]
-    for stored_pack, pack in opened_packs(packs, _TOGETHER_BYTES, BATCH_DTYPES):
+    for stored_pack, pack in packs:
         column, dtype = columns[stored_pack.field], BATCH_DTYPES[stored_pack.field]
         is_converted = dtype is not None and not holds_bits(pack.of, stored_pack.dtype)
         for position, array in pack.arrays(stored_pack.first_position, numbers):

@@ -28,7 +28,7 @@ def strangers(connection: Connection) -> list[str]:
     return sorted(
         f"{kind} {name} on table {table}" if kind == "trigger" else f"view {name} in the place of a table"
         for kind, name, table in rows
-        if table in names
+        if table.lower() in names  # SQLite's names know no upper case
     )
 
 

@@ -110,7 +110,7 @@ class StoreHandle:
         """Cut a write-ahead log that a long reader has let grow, if it is gone now; costs a look at the file's size."""
         if self.config.path is not None and self._engine is not None:
             with contextlib.suppress(OSError):
-                if os.path.getsize(f"{self.config.path}-wal") > LOG_BYTES:
+                if os.path.getsize(f"{os.path.realpath(self.config.path)}-wal") > LOG_BYTES:
                     truncate_log(self._engine)
 
     def _identity(self) -> Hashable:

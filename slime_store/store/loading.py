@@ -12,7 +12,8 @@ from itertools import chain
 from typing import Any, ParamSpec, TypeVar
 
 from slime_store.errors import BlobCorruptError, BlobMissingError, ReadOvertakenError, StoreError
-from slime_store.mapping.batch import BATCH_FIELDS, BatchDecoder
+from slime_store.mapping.batch import BATCH_ARRAYS, BATCH_FIELDS, BATCH_ROW_FIELDS, BatchDecoder
+from slime_store.mapping.batch_tensors import opened_for_batch
 from slime_store.mapping.decode import SampleDecoder, documents_of, eval_data, layouts_of
 from slime_store.mapping.nesting import nest
 from slime_store.repositories.blobs import DocumentBlobs
@@ -109,9 +110,11 @@ def load_batch(
         row = RolloutRepository(connection, run_pk).find(run, "train", rollout_id, attempt)
         refuse_pruned(row, run)
         blobs = handle.blobs(connection)
-        stored = SampleRepository(connection, row.id).read(layouts_of(row.layouts), blobs, fields=BATCH_FIELDS)
+        samples = SampleRepository(connection, row.id)
+        packs = opened_for_batch(samples.packs(blobs, fields=sorted(BATCH_ARRAYS)))
+        stored = samples.read(layouts_of(row.layouts), blobs, fields=BATCH_ROW_FIELDS)
         documents = DocumentBlobs(blobs, documents_of(stored, BATCH_FIELDS))
-        return BatchDecoder(stored, documents, where, reward_key).batch()
+        return BatchDecoder(stored, packs, documents, where, reward_key).batch()
 
 
 @again_if_overtaken

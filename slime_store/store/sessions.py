@@ -61,16 +61,19 @@ class Sessions:
             StoreClosedError: the handle was closed.
         """
         known = self._known(run_pk)
-        with _registry.lock:
+        with _registry.lock_of(known):  # others of this process wait for the same session only
             if self._is_ended:
                 raise StoreClosedError()
             session = _registry.sessions.get(known)
             if session is None or self not in session.handles:
                 with writing("start a session") as connection:
                     session = self._joined(connection, run_pk, session, known)
-                _registry.sessions[known] = session
-                _registry.starting.pop(known, None)
-                session.handles.add(self)
+                with _registry.lock:
+                    if self._is_ended:  # by a signal handler in this very thread
+                        raise StoreClosedError()
+                    _registry.sessions[known] = session
+                    _registry.starting.pop(known, None)
+                    session.handles.add(self)
             return session.key
 
     def _joined(self, connection: Connection, run_pk: int, session: _Session | None, known: _Known) -> _Session:
@@ -143,16 +146,21 @@ class _Registry:
     """The sessions of this process, in every store."""
 
     def __init__(self) -> None:
-        self.sessions: dict[_Known, _Session] = {}
-        self.starting: dict[_Known, datetime] = {}
         self.warned: set[tuple[int, Hashable, int, int]] = set()
-        self.lock = threading.Lock()
+        self.after_fork()
         tell_after_fork(self)
 
+    def lock_of(self, known: _Known) -> AbstractContextManager[bool]:
+        """Return the lock of a session that starts; a signal handler may come back to it in the same thread."""
+        with self.lock:
+            return self.locks.setdefault(known, threading.RLock())
+
     def after_fork(self) -> None:
-        """Begin without sessions, and with a lock that no thread of the parent holds."""
-        self.sessions, self.starting = {}, {}
-        self.lock = threading.Lock()
+        """Begin without sessions, and with locks that no thread of the parent holds."""
+        self.sessions: dict[_Known, _Session] = {}
+        self.starting: dict[_Known, datetime] = {}
+        self.locks: dict[_Known, AbstractContextManager[bool]] = {}
+        self.lock = threading.RLock()
 
 
 _registry = _Registry()

@@ -127,5 +127,9 @@ def test_no_cycle_keeps_the_contents_that_were_read_or_written(sqlite_url: str, 
     assert not found
 
 
+_WITH_CONTENTS = tuple(f"slime_store.{room}." for room in ("codecs", "mapping", "repositories", "store.verification"))
+"""Rooms whose objects hold what is read or written; an engine's own cycles hold none of it."""
+
+
 def _is_ours(found: object) -> bool:
-    return type(found).__module__.startswith("slime_store.")
+    return type(found).__module__.startswith(_WITH_CONTENTS)
