@@ -91,7 +91,7 @@ class BlobDirectory:
         """Return whether a file is there, and of so many bytes if that is given."""
         try:
             return self.size(name) == n_bytes or n_bytes is None
-        except (BlobMissingError, NotADirectoryError):
+        except (BlobMissingError, BlobCorruptError, TypeError, OSError):  # whatever was made of the name, or its way
             return False
 
     def size(self, name: str) -> int:

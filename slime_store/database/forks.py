@@ -51,7 +51,7 @@ class _Gate:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.active: weakref.WeakSet[_Transaction] = weakref.WeakSet()
-        self.forking = False
+        self.forking: set[int] = set()  # threads: several may fork at once, and the first to end opens for itself only
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -74,7 +74,7 @@ class _Gate:
     def close(self) -> bool:
         """Let no transaction begin and wait for those that run; tell whether all have ended in time."""
         thread, deadline = threading.get_ident(), time.monotonic() + FORK_WAIT_SECONDS
-        self.forking = True
+        self.forking.add(thread)
         while time.monotonic() < deadline:
             with self.lock:
                 if all(each.thread == thread for each in self.active):
@@ -83,7 +83,7 @@ class _Gate:
         return False
 
     def open(self) -> None:
-        self.forking = False
+        self.forking.discard(threading.get_ident())
 
 
 _gate = _Gate()
@@ -118,8 +118,7 @@ def _before() -> None:
 
 
 def _after_in_parent() -> None:
-    if _gate.forking:
-        _gate.open()
+    _gate.open()
 
 
 def _after_in_child() -> None:

@@ -111,9 +111,9 @@ class BatchDecoder:
         rows = zip(self._stored.columns, tensors.columns["loss_mask"], lengths, strict=True)
         for i, (row, mask, length) in enumerate(rows):
             tokens = tensors.columns["tokens"][i]
-            if mask is None and not self._is_length(length, 0 if tokens is None else len(tokens)):
+            if mask is None and not self._is_length(length, 0 if tokens is None else tokens.numel()):
                 raise BatchError(self._where, i, f"it has no loss_mask, and its response_length is {length!r}")
-            if mask is not None and len(mask) != length:
+            if mask is not None and (len(mask) != length or mask.numel() < length):
                 raise BatchError(self._where, i, f"loss_mask has {len(mask)} entries, and response_length is {length}")
             total = tensors.mask_sums.get(i)
             if row["remove_sample"]:

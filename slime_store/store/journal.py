@@ -10,10 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from slime_store.database import tell_after_fork
+from slime_store.errors import DatabaseError
 from slime_store.mapping.encode import RolloutEncoder
 from slime_store.mapping.snapshot import snapshot
 from slime_store.store.exiting import at_exit, not_at_exit
 from slime_store.store.handle import StoreHandle
+from slime_store.store.infos import rollout_number
 from slime_store.store.recording import RecordRequest, write_rollouts
 from slime_store.store.sessions import utc_now
 
@@ -60,12 +62,15 @@ class Journal:
         A snapshot is taken before this returns, so that the group may be changed afterwards; encoding and writing are
         the journal's own thread's. What cannot be kept exactly is stored as a placeholder. A journal that was closed is
         open again.
+
+        Raises:
+            InvalidOutputError: the rollout id is no integer of 64 bits.
         """
-        taken = snapshot(group, arrays=True)
+        number, taken = rollout_number(rollout_id), snapshot(group, arrays=True)
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._start()
-            self._queue.put((rollout_id, taken))
+            self._queue.put((number, taken))
 
     def flush(self) -> None:
         """Wait until every group given so far is on disk or has failed; not for those that come meanwhile."""
@@ -145,9 +150,15 @@ class Journal:
             return True
         try:
             write_rollouts(self._handle, writable)
-        except Exception as error:  # whatever it is, the thread goes on: ``flush`` waits for it
+        except DatabaseError as error:  # the store takes none of them now
             self._report(error)
             return False
+        except Exception as error:  # whatever it is, the thread goes on: ``flush`` waits for it
+            if len(groups) == 1:
+                self._report(error)
+            else:  # one group's fault: the others are written
+                for group in groups:
+                    self._write([group])
         return True
 
     def _report(self, error: Exception) -> None:

@@ -15,6 +15,7 @@ from slime_store.blobs import PayloadWriter
 from slime_store.database import reconnecting, translated
 from slime_store.errors import (
     AlreadyImportedError,
+    BlobCorruptError,
     BlobMissingError,
     DatabaseError,
     RolloutExistsError,
@@ -178,7 +179,7 @@ def remove_files(handle: StoreHandle, names: list[str]) -> None:
     """Remove side files that no row names any more; one that cannot be removed is left for ``verify`` to find."""
     for name in names:
         if handle.directory is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, BlobCorruptError, TypeError):  # a name that never was one
                 handle.directory.remove(name)
 
 

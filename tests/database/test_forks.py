@@ -198,3 +198,14 @@ def test_what_wants_to_know_of_a_fork_is_told_in_the_child_alone() -> None:
     reference = weakref.ref(counter)
     del counter
     assert reference() is None
+
+
+def test_the_gate_stays_closed_until_the_last_of_several_forks_has_ended() -> None:
+    gate = forks._Gate()
+    first = threading.Thread(target=gate.close)
+    first.start()
+    first.join()
+    gate.close()
+    gate.open()  # of this thread
+    assert gate.forking
+    assert not gate._begin(forks._Transaction(threading.get_ident()))

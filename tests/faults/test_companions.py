@@ -89,6 +89,22 @@ def test_the_error_says_what_to_do_and_doing_it_saves_everything(path: Path, gon
         assert store.verify().ok
 
 
+def test_the_log_of_a_store_that_is_opened_by_a_link_lies_beside_the_real_file(path: Path, tmp_path: Path) -> None:
+    _record(path, 0)
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link.db"
+    link.symlink_to(path)
+    store = SampleStore.open(link)
+    run = store.run("run")
+    run.record_train(1, [[Sample()]])
+    os.unlink(f"{path}-wal")
+    with pytest.raises(DatabaseError, match="was removed or replaced"):
+        run.record_train(2, [[Sample()]])
+    store.close()
+    with SampleStore.open(link) as store:
+        assert [info.rollout_id for info in store.run("run").rollouts()] == [0, 1]
+
+
 def test_a_log_that_comes_and_goes_rightly_is_no_fault(path: Path) -> None:
     for rollout_id in range(3):
         _record(path, rollout_id)

@@ -255,6 +255,7 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
     ("statements", "what"),
     [
         ([TRIGGER], "trigger t on table sample_texts"),
+        ([TRIGGER.replace("sample_texts", "SAMPLE_Texts")], "trigger t on table SAMPLE_Texts"),
         (["DROP TABLE pins", f"CREATE VIEW pins AS {ENDLESS}"], "view pins in the place of a table"),
         (
             ["DROP TABLE slime_store_version", f"CREATE VIEW slime_store_version AS {ENDLESS}"],

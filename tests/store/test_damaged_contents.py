@@ -84,6 +84,18 @@ def test_content_whose_side_file_is_not_whole_is_stored_anew(sqlite_url: str, da
     damaged_and_recorded_again(sqlite_url, damage, 2_000_000)
 
 
+@pytest.mark.parametrize("name", ["replace(file_name, '.blob', '.blnb')", "x'00ff'", "'../../etc/passwd'"])
+def test_content_whose_side_file_has_a_name_that_is_none_is_stored_anew(sqlite_url: str, name: str) -> None:
+    with opened(sqlite_url) as store:
+        run = store.run("contract")
+        run.record_train(0, content(2_000_000))
+        execute(sqlite_url, f"UPDATE blobs SET file_name = {name} WHERE file_name IS NOT NULL")
+        run.record_train(2, content(2_000_000))
+        for rollout_id in (0, 2):
+            assert_same(run.load_train(rollout_id).samples, content(2_000_000))
+        assert {problem.code for problem in store.verify(grace_seconds=0).problems} <= {"file_unused"}
+
+
 def test_a_copy_puts_right_what_its_target_has_damaged(sqlite_url: str) -> None:
     target = f"{sqlite_url}.copy"
     with opened(sqlite_url) as store:

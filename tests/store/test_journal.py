@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from slime_store import Run, Sample, SampleStore
-from slime_store.errors import StoreError
+from slime_store.errors import InvalidOutputError, StoreError
 from slime_store.store import journal as journal_module
 from slime_store.store.prepared import prepare_train
 from slime_store.store.recording import JournalClearing
@@ -237,3 +237,36 @@ def test_the_journal_of_a_session_that_began_later_is_not_cleared(store_url: str
     with SampleStore.open(store_url) as store:  # as the next session does with those that it has not taken over
         prepare_train(2, [group(2)], state={}, clear_journal=clear).store(store.run("run"))
         assert indexes(store.run("run")) == []
+
+
+@pytest.mark.parametrize("number", [2**70, None, "7", 2.0, True])
+def test_a_number_that_is_none_is_refused_and_takes_no_other_group_along(sqlite_url: str, number: Any) -> None:
+    with opened(sqlite_url) as store:
+        run = store.run("run")
+        journal = run.recovery.journal()
+        for i in range(9):
+            journal.put(np.int64(1), group(i))
+        with pytest.raises(InvalidOutputError):
+            journal.put(number, group(9))
+        journal.flush()
+        assert indexes(run) == list(range(9))
+        assert store.verify().ok
+
+
+def test_a_group_that_cannot_be_written_takes_no_other_along(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, errors = journal_module.write_rollouts, list[Exception]()
+
+    def refusing(handle: Any, rollouts: Any) -> Any:
+        if any(index == 4 for _, encoded in rollouts for _, index in encoded.groups):
+            raise ValueError("not this one")
+        return write(handle, rollouts)
+
+    monkeypatch.setattr(journal_module, "write_rollouts", refusing)
+    with opened(store_url) as store:
+        run = store.run("run")
+        journal = run.recovery.journal(on_error=errors.append)
+        for i in range(9):
+            journal.put(1, group(i))
+        journal.flush()
+        assert indexes(run) == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert [str(error) for error in errors] == ["not this one"]

@@ -158,3 +158,13 @@ def test_no_rollout_is_an_error_and_an_older_attempt_can_be_asked_for(sqlite_url
     assert run.load_batch(3, attempt=1)["response"] == ["old"]
     with pytest.raises(RolloutNotFoundError):
         run.load_batch(4)
+
+
+@pytest.mark.parametrize("mask", [None, np.empty((10**10, 0), np.int32)], ids=["no mask", "a mask of no bytes"])
+def test_no_mask_is_made_as_long_as_tokens_that_take_no_bytes(sqlite_url: str, mask: Any) -> None:
+    run = SampleStore.open(sqlite_url).run("run")
+    sample = Sample(tokens=np.empty((10**10, 0), np.int64), response_length=10**10, loss_mask=mask)
+    sample.remove_sample = mask is not None
+    run.record_train(0, [[sample]])
+    with pytest.raises(BatchError):
+        run.load_batch(0)

@@ -6,6 +6,8 @@ import gc
 import os
 import pickle
 import signal
+import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from slime_store import Run, Sample, SampleStore
-from slime_store.errors import StoreClosedError
+from slime_store.errors import StoreClosedError, StoreError
 from slime_store.store.prepared import prepare_train
 from slime_store.store.recording import JournalClearing
 from slime_store.testing.contract.opening import opened
@@ -206,3 +208,28 @@ def test_a_database_that_was_made_anew_has_a_session_of_its_own(postgres_url: st
     with opened(postgres_url) as store:
         assert store.run("run").record_train(1, [group(1)]).session == 1
     assert sessions(postgres_url) == [None]
+
+
+def test_a_signal_handler_may_close_the_store_while_a_session_starts(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SampleStore.open(path, busy_timeout=20)
+    run = store.run("run")
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")  # the session waits for it
+    threading.Timer(1.0, lambda: other.execute("ROLLBACK")).start()
+
+    def close(*_: object) -> None:
+        store.close()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, close)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises((KeyboardInterrupt, StoreError)):
+            run.record_train(0, [[Sample()]])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        other.close()
+    with SampleStore.open(path) as store:
+        store.run("run").record_train(0, [[Sample()]])

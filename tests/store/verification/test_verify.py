@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slime_store import SampleStore
+from slime_store import Sample, SampleStore
 from slime_store.errors import ReadOnlyStoreError, SchemaError
 from slime_store.testing import assert_same
 from slime_store.testing.contract.opening import opened, run_of
@@ -346,3 +346,14 @@ def test_what_is_deleted_or_recorded_under_the_check_is_no_problem(filled: str) 
         report = store.verify(fix=True, progress=change)
         assert report.problems == ()
         assert_same(run.load_train(0), rich_train(4))
+
+
+def test_a_number_of_a_reward_that_is_kept_as_a_stand_in_is_no_fault(store_url: str) -> None:
+    class Score(float):
+        pass
+
+    with opened(store_url) as store:
+        run = store.run("run")
+        run.record_train(0, [[Sample(reward={"a": Score(1.5), "b": 2.0})]], strict=False)
+        assert [each.reward["b"] for each in run.iter_samples()] == [2.0]
+        assert store.verify().problems == ()
