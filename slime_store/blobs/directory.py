@@ -70,18 +70,26 @@ class BlobDirectory:
             raise
         return name
 
-    def read(self, name: str) -> bytes:
-        """Return a file's bytes.
+    def read(self, name: str, n_bytes: int | None = None) -> bytes:
+        """Return a file's bytes, which must be so many if that is given: else nothing is read.
 
         Raises:
             BlobMissingError: there is no such file.
-            BlobCorruptError: the name is not one that ``write`` gives, or the file cannot be read.
+            BlobCorruptError: the name is not one that ``write`` gives, or the file cannot be read: it is no regular
+                one, or has another size.
         """
         path = self._path(name)
         try:
             if _is_of_database(path):
                 raise BlobCorruptError(f"side file {name} is a link to a file of a database")
-            return path.read_bytes()
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # of a pipe nobody may write to
+            with open(descriptor, "rb") as file:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
+                    raise BlobCorruptError(f"side file {name} is no regular file")
+                if n_bytes is not None and status.st_size != n_bytes:
+                    raise BlobCorruptError(f"side file {name} has {status.st_size} bytes, not {n_bytes}")
+                return file.read()
         except FileNotFoundError:
             raise BlobMissingError(name) from None
         except OSError as exc:

@@ -19,7 +19,7 @@ from slime_store.errors import BlobCorruptError, BlobMissingError
 from slime_store.models import BlobPartRow, BlobReferenceRow, BlobRow
 from slime_store.repositories.inserts import insert_unless_present
 
-_AT_ONCE_BYTES = 4 << 20
+_AT_ONCE_BYTES = 2 << 20
 """Parts that a query's result may hold at a time, beside the blob that is put together from them."""
 
 _IN_PARTS = (
@@ -200,7 +200,7 @@ class BlobRepository:
             if row.file_name is not None:
                 if self._directory is None:
                     raise BlobMissingError(row.file_name)
-                stored[row.id] = self._directory.read(row.file_name)
+                stored[row.id] = self._directory.read(row.file_name, row.n_bytes)
             if len(stored[row.id]) != row.n_bytes:
                 raise BlobCorruptError(f"blob {row.id} has {len(stored[row.id])} bytes, not {row.n_bytes}")
         return stored

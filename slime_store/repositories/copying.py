@@ -42,7 +42,10 @@ OF_RUNS = [
 ]
 """Small tables whose rows may change: runs, sessions, weight versions, checkpoints, adoptions and the like."""
 
-IDENTITY = ("id", "run_pk", "session_pk", "kind", "rollout_id", "attempt", "status", "n_bytes", "started_at")
+IDENTITY = (
+    *("id", "run_pk", "session_pk", "kind", "rollout_id", "attempt"),
+    *("status", "n_bytes", "started_at", "pruned_at"),
+)
 """Columns of ``rollouts`` that tell whether two stores hold the same recording, in the same state."""
 
 _NARROW, _WIDE = 1000, 16  # rows at a time; a wide one may have megabytes

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from slime_store import Sample, copy_store
+from slime_store.errors import BlobCorruptError
 from slime_store.testing import assert_same, make_sample
 from slime_store.testing.contract.opening import opened
 from tests.services.filling import side_files
@@ -94,6 +95,27 @@ def test_content_whose_side_file_has_a_name_that_is_none_is_stored_anew(sqlite_u
         for rollout_id in (0, 2):
             assert_same(run.load_train(rollout_id).samples, content(2_000_000))
         assert {problem.code for problem in store.verify(grace_seconds=0).problems} <= {"file_unused"}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "sparse file of a terabyte", "directory"])
+def test_a_side_file_that_is_none_is_damage_and_neither_waited_for_nor_read(sqlite_url: str, kind: str) -> None:
+    with opened(sqlite_url) as store:
+        run = store.run("contract")
+        run.record_train(0, content(2_000_000))
+        for path in side_files(sqlite_url):
+            if kind.startswith("sparse"):
+                os.truncate(path, 1 << 40)
+                continue
+            path.unlink()
+            if kind == "pipe":
+                os.mkfifo(path)
+            elif kind == "device":
+                path.symlink_to("/dev/zero")
+            else:
+                path.mkdir()
+        with pytest.raises(BlobCorruptError):
+            run.load_train(0)
+        assert not store.verify().ok
 
 
 def test_a_copy_puts_right_what_its_target_has_damaged(sqlite_url: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slime_store import SampleStore, copy_store
+from slime_store import Sample, SampleStore, copy_store
 from slime_store.errors import CopyError
 from slime_store.repositories.copying import CopyRepository
 from slime_store.testing import assert_same, make_train_output
@@ -113,6 +113,20 @@ def test_a_copy_follows_what_was_recorded_described_and_deleted_since(store_url:
         assert_same((run.weight_versions(), run.resume(), run.rollouts(attempts=True)), expected)
         assert_same(run.load_train(8), rich_train(2))
         assert copy.verify(grace_seconds=-1).problems == ()
+
+
+def test_a_copy_follows_the_pruning_of_what_has_no_arrays(store_url: str, target_url: str) -> None:
+    with opened(store_url) as store:
+        run = store.run(RUN)
+        for i in range(3):
+            sample = Sample(prompt="x", response="y", reward=1.0)
+            sample.tokens = None  # type: ignore[assignment]
+            run.record_eval(i, {"math": {"rewards": [1.0], "samples": [sample]}})
+        copy_store(store, target_url)
+        assert run.prune(keep_arrays_last=1).n_pruned == 2
+        copy_store(store, target_url)
+        with opened(target_url) as target:
+            assert target.run(RUN).rollouts("eval") == run.rollouts("eval")
 
 
 def test_another_store_and_the_store_itself_are_refused(store_url: str, target_url: str) -> None:
