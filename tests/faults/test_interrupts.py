@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -104,32 +101,3 @@ def test_interrupts_leave_the_collector_on_and_forks_unhindered(sqlite_url: str)
         assert gc.isenabled()
         assert not collection._pauses
         assert not forks._gate.active
-
-
-@pytest.mark.parametrize("line", range(14))
-def test_an_interrupt_at_any_line_of_a_pause_leaves_the_collector_on(line: int) -> None:
-    seen = 0
-
-    def tracer(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal seen
-        if frame.f_code.co_filename != collection.__file__:
-            return None
-        if event == "line":
-            seen += 1
-            if seen == line + 1:
-                raise Interrupted
-        return tracer
-
-    def pause() -> None:
-        with collection.paused():
-            pass
-
-    before = sys.gettrace()
-    sys.settrace(tracer)
-    try:
-        with contextlib.suppress(Interrupted):
-            pause()
-    finally:
-        sys.settrace(before)
-    assert gc.isenabled()
-    assert not collection._pauses
