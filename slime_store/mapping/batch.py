@@ -69,7 +69,7 @@ class BatchDecoder:
             BatchError: a sample has values that fit no tensor, or masks of another length than its response.
             BlobCorruptError: stored bytes are damaged.
         """
-        prompts, responses = self._prompts(), self._responses()  # while other threads decompress
+        prompts, responses = self._prompts(), self._responses()
         tensors = batch_tensors(self._stored, self._packs, self._exact, self._where)
         arrays = tensors.columns
         lengths = self._column("response_length")

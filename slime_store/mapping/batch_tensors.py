@@ -48,7 +48,7 @@ class BatchTensors:
 
 
 def opened_for_batch(packs: Sequence[StoredPack]) -> Iterator[tuple[StoredPack, OpenPack]]:
-    """Begin to decompress and convert the packs of a batch; other threads go on with it."""
+    """Decompress and convert the packs of a batch as they are asked for."""
     return opened_packs([pack for pack in packs if pack.field in BATCH_DTYPES], _TOGETHER_BYTES, BATCH_DTYPES)
 
 

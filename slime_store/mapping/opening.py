@@ -10,7 +10,7 @@ import numpy as np
 
 from slime_store.codecs.arrays import EncodedArray
 from slime_store.mapping.packs import OpenPack, open_pack
-from slime_store.mapping.threads import Begun, threads_for
+from slime_store.mapping.threads import map_in_threads, threads_for
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,7 @@ class StoredPack:
 def opened_packs(
     packs: Sequence[StoredPack], together_bytes: int, dtypes: Mapping[str, np.dtype[Any] | None] | None = None
 ) -> Iterator[tuple[StoredPack, OpenPack]]:
-    """Decompress packs in their order, some together on several threads, which begin at once.
-
-    What reads large packs needs the transaction to itself: with one among them nothing begins before it is asked for.
+    """Decompress packs in their order, some together on several threads.
 
     Args:
         packs: any number.
@@ -50,26 +48,16 @@ def opened_packs(
         dtypes: by field, the dtype to convert the values to, as ``open_pack`` does; None: none.
 
     Raises:
-        BlobCorruptError: stored bytes are damaged; raised by the iterator.
+        BlobCorruptError: stored bytes are damaged.
     """
 
     def opened(pack: StoredPack) -> OpenPack:
         with np.errstate(over="ignore"):  # as in torch, a float64 beyond float32 becomes infinite
             return open_pack(pack.encoded, pack.layout, None if dtypes is None else dtypes[pack.field])
 
-    def begun(chosen: list[StoredPack]) -> Begun[StoredPack, OpenPack]:
-        return Begun(opened, chosen, threads_for(sum(pack.n_bytes for pack in chosen)))
-
-    groups = list(_together(packs, together_bytes))
-    is_inline = not any(callable(pack.data) for pack in packs)
-    first = begun(groups[0]) if groups and is_inline else None
-
-    def rest() -> Iterator[tuple[StoredPack, OpenPack]]:
-        for number, chosen in enumerate(groups):
-            work = first if number == 0 and first is not None else begun(chosen)
-            yield from zip(chosen, work.results(), strict=True)
-
-    return rest()
+    for chosen in _together(packs, together_bytes):
+        threads = threads_for(sum(pack.n_bytes for pack in chosen))
+        yield from zip(chosen, map_in_threads(opened, chosen, threads), strict=True)
 
 
 def _together(packs: Sequence[StoredPack], together_bytes: int) -> Iterator[list[StoredPack]]:
