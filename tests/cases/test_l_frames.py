@@ -165,6 +165,7 @@ def test_l7_metrics_that_are_numbers_are_columns_and_all_are_kept(store_url: str
         pd.testing.assert_series_equal(one.dtypes, frame.dtypes)  # whatever the rollouts chosen
 
 
+@pytest.mark.slow
 def test_l1_frames_of_thousands_of_scattered_rows(store_url: str) -> None:
     n = 1500  # more rollouts than some builds of SQLite take variables, recorded in falling order
     with run_of(store_url) as run:

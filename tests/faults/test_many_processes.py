@@ -101,7 +101,8 @@ def _open_and_use(url: str, barrier: Any, child: int) -> None:
         run.record_train(100 + child, _output(child))
 
 
-@pytest.mark.parametrize("revision", ["0001", pytest.param("0003", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("revision", ["0001", "0003"])
 def test_h2_sixteen_processes_that_open_an_old_store_at_once_upgrade_it_once(
     store_url: str, tmp_path: Path, revision: str
 ) -> None:
