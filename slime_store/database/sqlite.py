@@ -56,7 +56,8 @@ class _Connection(sqlite3.Connection):
         super().close()
 
     def __del__(self) -> None:
-        _Connection.close(self)
+        with contextlib.suppress(sqlite3.Error):  # it was never opened
+            _Connection.close(self)
 
 
 class _OnlyConnection(_Connection):
