@@ -37,9 +37,10 @@ class Recovery:
             lineage: what must agree for its rollouts to be adopted later, e.g. the arguments that shape them.
         """
         text = None if lineage is None else encode_inline(lineage, "lineage")
+        number = None if checkpoint_rollout_id is None else rollout_number(checkpoint_rollout_id)
         session_pk = self._session()
         with self._handle.writing("begin a session") as connection:
-            ResumeRepository(connection, self._pk).describe_session(session_pk, checkpoint_rollout_id, text)
+            ResumeRepository(connection, self._pk).describe_session(session_pk, number, text)
 
     def record_checkpoint(self, rollout_id: int) -> None:
         """Note that the training state after a rollout was saved, so that ``resume`` starts there by default."""

@@ -154,7 +154,7 @@ def _encode_bytes(value: bytes | bytearray, encoder: DocumentEncoder) -> Any:
 
 
 def _encode_array(value: array.array[Any], encoder: DocumentEncoder) -> Any:
-    if value.typecode == "u":
+    if value.typecode not in _ARRAY_TYPES:  # "u", and "w" of Python 3.13
         return encoder.unsupported(value, "arrays of characters are not supported")
     data = np.frombuffer(value, np.uint8) if len(value) else np.empty(0, np.uint8)
     return {"$array": {"typecode": value.typecode, "itemsize": value.itemsize, **encoder.payload(data)}}
