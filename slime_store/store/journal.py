@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from slime_store.database import tell_after_fork
-from slime_store.errors import DatabaseError
+from slime_store.errors import StoreError
 from slime_store.mapping.encode import RolloutEncoder
 from slime_store.mapping.snapshot import snapshot
 from slime_store.store.exiting import at_exit, not_at_exit
@@ -150,7 +150,7 @@ class Journal:
             return True
         try:
             write_rollouts(self._handle, writable)
-        except DatabaseError as error:  # the store takes none of them now
+        except StoreError as error:  # the store takes none of them now
             self._report(error)
             return False
         except Exception as error:  # whatever it is, the thread goes on: ``flush`` waits for it

@@ -214,7 +214,7 @@ def test_f5_questions_about_scalars_and_metadata_read_no_array(
     with run_of(store_url) as run:
         run.record_train(0, RolloutFnTrainOutput(groups, {"loss": 1.0}))
     files: list[str] = []
-    monkeypatch.setattr(BlobDirectory, "read", lambda self, name: files.append(name))
+    monkeypatch.setattr(BlobDirectory, "read", lambda self, name, *_: files.append(name))
     with opened(store_url, read_only=True) as store:
         run = store.run("contract", create=False)
         statements.clear()

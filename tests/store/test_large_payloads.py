@@ -87,7 +87,7 @@ def test_only_the_packs_of_a_sample_are_read(sqlite_url: str, monkeypatch: pytes
         run.record_train(0, groups)
         read: list[str] = []
         whole = BlobDirectory.read
-        monkeypatch.setattr(BlobDirectory, "read", lambda self, name: read.append(name) or whole(self, name))
+        monkeypatch.setattr(BlobDirectory, "read", lambda self, name, *n: read.append(name) or whole(self, name, *n))
         found = next(run.iter_samples(SampleFilter(kind="train", group_index=3)))
         assert_same(found, groups[3][0])
         assert len(read) == 1
