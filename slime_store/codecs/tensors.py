@@ -70,7 +70,7 @@ def tensor_to_bits(tensor: torch.Tensor) -> tuple[Array, str, tuple[int, ...]]:
     try:
         plain = plain.resolve_conj().resolve_neg()
         bits = plain.view(getattr(torch, carrier)).cpu().contiguous().numpy()
-    except (RuntimeError, TypeError, NotImplementedError) as error:
+    except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:  # numpy takes fewer dimensions
         _refuse(f"a {name} tensor on {tensor.device} that cannot be read ({_first_line(error)})")
     return bits.view(arrives), name, tuple(plain.shape)
 
@@ -118,8 +118,18 @@ def sparse_to_parts(tensor: torch.Tensor) -> dict[str, Any]:
     For "sparse_csr", "_csc", "_bsr" and "_bsc": ``layout, shape, compressed_indices, plain_indices, values``.
 
     Raises:
-        UnsupportedValueError: not a sparse tensor, or one without values of its own.
+        UnsupportedValueError: not a sparse tensor, one without values of its own, or one that torch made without a look
+            and would refuse: with indices that are out of range or out of order, or entries twice.
     """
+    parts = _parts(tensor)
+    try:
+        parts_to_sparse(parts)
+    except BlobCorruptError as error:
+        _refuse(f"a {parts['layout']} tensor that cannot be made again ({error.reason})")
+    return parts
+
+
+def _parts(tensor: torch.Tensor) -> dict[str, Any]:
     plain = _plain(tensor)
     layout = layout_of(plain)
     if layout not in SPARSE_LAYOUTS:

@@ -81,7 +81,7 @@ def _copy(value: Any, seen: dict[int, Any], depth: int) -> Any:
 
 
 def _of_numbers(values: list[Any]) -> bool:
-    """Whether a token field holds numbers: its first and last say so; to look at all would cost three times as much."""
+    """Whether a token field holds numbers: its first and last say so; to look at all costs ten times as much."""
     return not values or (type(values[0]) in _NUMBERS and type(values[-1]) in _NUMBERS)
 
 

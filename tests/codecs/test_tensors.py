@@ -192,6 +192,26 @@ def test_tensors_that_cannot_be_kept_are_refused_with_a_reason(make: Any, reason
         tensor_to_bits(tensor)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.sparse_csr_tensor(torch.tensor([0, 2]), torch.tensor([1, 0]), torch.ones(2), (1, 2)),
+        lambda: torch.sparse_csr_tensor(torch.tensor([0, 1]), torch.tensor([5]), torch.ones(1), (1, 2)),
+        lambda: torch.sparse_coo_tensor(torch.tensor([[1, 0]]), torch.ones(2), (2,), is_coalesced=True),
+    ],
+    ids=["columns out of order", "column out of range", "not coalesced as it says"],
+)
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_tensors_that_torch_would_not_make_again_are_refused_when_they_are_written(make: Any) -> None:
+    with pytest.raises(UnsupportedValueError, match="cannot be made again"):
+        sparse_to_parts(make())
+
+
+def test_a_tensor_of_more_dimensions_than_numpy_has_is_refused() -> None:
+    with pytest.raises(UnsupportedValueError, match="cannot be read"):
+        tensor_to_bits(torch.ones([1] * 65))
+
+
 def test_a_dense_tensor_is_not_taken_apart_as_a_sparse_one() -> None:
     with pytest.raises(UnsupportedValueError, match="not sparse"):
         sparse_to_parts(torch.ones(2))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _ARRAY_TYPES = (np.ndarray, np.memmap)
 
 
-_OTHER_DTYPE = re.compile(r"[<>|=]?([mM]8(\[\d{0,9}[A-Za-z]{1,9}\])?|[SUV]\d{1,9}|O)", re.ASCII)
+_OTHER_DTYPE = re.compile(r"[<>|=]?([mM]8(\[\d{0,10}[A-Za-z]{1,9}\])?|[SUV]\d{1,10}|O)", re.ASCII)
 """Dtypes as ``_encode_dtype`` writes them by their ``str``."""
 
 

@@ -131,7 +131,9 @@ def _encode_dataclass(value: Any, encoder: DocumentEncoder) -> Any:
     cls = type(value)
     if find_type(type_name(cls)) is not cls:
         return encoder.unsupported(value, f"its class {type_name(cls)} cannot be found by name")
-    if isinstance(value, (dict, list, tuple, set, str, int, float, BaseException)):
+    try:
+        object.__new__(cls)  # as it is made when it is read
+    except TypeError:
         return encoder.unsupported(value, f"{type_name(cls)} is a dataclass and a builtin type at once")
     names = [f.name for f in dataclasses.fields(value) if f.name not in getattr(value, "__dict__", {})]
     fields = {name: getattr(value, name) for name in names if hasattr(value, name)} | getattr(value, "__dict__", {})

@@ -268,6 +268,33 @@ def test_subclasses_of_builtin_types_are_not_taken_for_the_builtin_type() -> Non
             through({"x": subclass()})
 
 
+@dataclasses.dataclass
+class Deque(collections.deque):  # type: ignore[type-arg]
+    name: str = "x"
+
+
+@dataclasses.dataclass
+class Money(decimal.Decimal):
+    name: str = "x"
+
+
+@dataclasses.dataclass
+class Day(dt.date):
+    name: str = "x"
+
+
+@pytest.mark.parametrize("make", [Deque, Money, lambda: Day.__new__(Day, 2020, 1, 1)], ids=["deque", "Decimal", "date"])
+def test_a_dataclass_that_could_not_be_made_again_is_refused_when_it_is_written(make: Any) -> None:
+    with pytest.raises(UnsupportedValueError, match="a dataclass and a builtin type at once"):
+        through({"x": make()})
+
+
+@pytest.mark.parametrize("name", ["V2000000000", "S1999999999", "M8[2147483647s]"])
+def test_the_longest_dtypes_come_back(name: str) -> None:
+    value = {"dtype": np.dtype(name), "array": np.empty(0, name)}
+    assert_same(through(value), value)
+
+
 def test_a_value_that_contains_itself_is_refused() -> None:
     loop: list[Any] = []
     loop.append({"again": loop})
