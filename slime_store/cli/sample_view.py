@@ -53,11 +53,11 @@ def sample_lines(
         ("status", f"{status}, not for training" if sample.remove_sample is True else status),
         ("reward", inline(sample.reward)),
         ("label", None if sample.label is None else inline(sample.label)),
-        ("group", sample.group_index),
-        ("index", sample.index),
-        ("execution", sample.rollout_id),
-        ("versions", ", ".join(map(str, sample.weight_versions or ())) or None),
-        ("tokens", f"{'pruned' if pruned else f'{len(ids)}: prompt {n_prompt}'}, response {n_response}"),
+        ("group", plain(sample.group_index)),
+        ("index", plain(sample.index)),
+        ("execution", plain(sample.rollout_id)),
+        ("versions", ", ".join(map(inline, sample.weight_versions or ())) or None),
+        ("tokens", f"{'pruned' if pruned else f'{len(ids)}: prompt {n_prompt}'}, response {inline(n_response)}"),
         ("loss mask", _mask(sample.loss_mask)),
     ]
     yield from facts(known)
@@ -69,7 +69,7 @@ def sample_lines(
         yield from section("prompt tokens", width)
         yield from wrapped(" ".join(map(str, ids[:n_prompt])), width)
     yield from section("response", width)
-    yield from wrapped(str(sample.response), width)
+    yield from wrapped(_content(sample.response), width)
     if tokens and n_response:
         yield from section("response tokens", width)
         yield from wrapped(" ".join(map(str, ids[n_prompt:])), width)
@@ -95,7 +95,7 @@ def _prompt(prompt: Any, width: int | None) -> Iterator[str]:
             yield from section("message", width)
             yield from wrapped(inline(message), width)
             continue
-        yield from section(str(message.get("role", "message")), width)
+        yield from section(inline(message.get("role", "message")), width)
         yield from wrapped(_content(message.get("content")), width)
         for name, value in message.items():
             if name not in ("role", "content") and value is not None:

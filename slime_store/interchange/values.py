@@ -63,7 +63,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return _mapping(value)
     if isinstance(value, range) and value[_MOST_COUNTED:]:
-        return str(value)
+        return _said(value)
     if isinstance(value, (list, tuple, set, frozenset, deque, range)):
         return [plain(item) for item in value]
     return _other(value)
@@ -111,7 +111,15 @@ def _other(value: Any) -> Any:
     image = sys.modules.get("PIL.Image")
     if image is not None and isinstance(value, image.Image):
         return {"$image": {"mode": value.mode, "size": list(value.size)}}
-    return plain(vars(value)) if hasattr(value, "to_dict") else searchable(str(value))
+    return plain(vars(value)) if hasattr(value, "to_dict") else searchable(_said(value))
+
+
+def _said(value: Any) -> str:
+    """Return the text of a value, or its type where it has none: a fraction of thousands of digits."""
+    try:
+        return str(value)
+    except (ValueError, RecursionError):
+        return f"<{type(value).__name__}>"
 
 
 def _listed(array: np.ndarray[Any, Any]) -> Any:

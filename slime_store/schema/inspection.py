@@ -20,6 +20,7 @@ from slime_store.database import engine_config, read
 from slime_store.database.sqlite import APPLICATION_ID
 from slime_store.errors import DamagedStoreError, ForeignDatabaseError, InvalidUrlError, SchemaError, StoreError
 
+_RELEASE = re.compile(r"\d{1,9}(\.\d{1,9}){0,9}", re.ASCII)
 _MAGIC = b"SQLite format 3\0"
 _SMALLEST_BYTES = 512  # one page of the smallest size that SQLite has
 _APPLICATION_ID_AT = slice(68, 72)
@@ -60,10 +61,10 @@ def explain_refused_file(config: StoreConfig, path: Path, refusal: DamagedStoreE
 def newest_writer(engine: Engine) -> str | None:
     """Return the newest version of slime_store that has written to a store of an unknown schema, if it says so."""
     versions = set()
-    with contextlib.suppress(StoreError, ValueError, AttributeError), read(engine) as connection:
+    with contextlib.suppress(StoreError, ValueError, AttributeError, RecursionError), read(engine) as connection:
         for client in connection.scalars(text("SELECT DISTINCT client FROM sessions")):
             versions.add(str(json.loads(client).get("slime_store")))
-    known = [version for version in versions if re.fullmatch(r"\d+(\.\d+)*", version)]
+    known = [version for version in versions if _RELEASE.fullmatch(version)]
     return max(known, key=lambda version: [int(part) for part in version.split(".")], default=None)
 
 

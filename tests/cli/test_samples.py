@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from fractions import Fraction
 from typing import Any
 
 import click
@@ -229,6 +230,19 @@ def test_what_is_not_there_is_told_in_one_line(command: Command, filled: str) ->
         done = command("sample", "show", *words)
         assert done.exit_code == 3 and done.stdout == "" and done.stderr.count("\n") == 1 and text in done.stderr
     assert invoke("sample", "show", "r", "x", "0").exit_code == 2
+
+
+def test_numbers_of_thousands_of_digits_are_shown(command: Command, store_url: str) -> None:
+    huge = 10**5000
+    sample = Sample(index=huge, group_index=huge, rollout_id=huge, response_length=huge)
+    vars(sample).update(prompt=[{"role": huge, "content": huge}], response=huge, weight_versions=[huge])
+    sample.metadata = {"n": huge, "fraction": Fraction(huge, 3)}
+    with run_of(store_url, "r") as run:
+        run.record_train(0, [[sample]])
+    for form in ("text", "json"):
+        done = command("sample", "show", "r", "0", "0", "--format", form)
+        assert done.exit_code == 0, (done.stderr, done.exception)
+        assert f"{huge:x}" in done.stdout and "<Fraction>" in done.stdout
 
 
 def test_runs_are_completed(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, inspect, text
 
+from slime_store import Sample, SampleStore
 from slime_store.config import StoreConfig
 from slime_store.database import create_store_engine, read, schema_change, write
 from slime_store.errors import (
@@ -166,6 +167,18 @@ def test_k3_a_revision_that_is_unknown_here_is_newer(open_store: OpenStore, stor
     set_revision(open_store(store_url), "zzzz")
     with pytest.raises(NewerSchemaError, match="zzzz"):
         open_store(store_url, read_only=read_only)
+
+
+@pytest.mark.parametrize("client", ['{"slime_store":"%s"}' % ("9" * 5000), "[" * 100_000], ids=["long", "deep"])
+def test_a_newer_store_is_refused_whatever_it_says_of_its_writers(tmp_path: Path, client: str) -> None:
+    path = tmp_path / "runs.db"
+    with SampleStore.open(path) as store:
+        store.run("a").record_train(0, [[Sample()]])
+    other_programs_file(
+        path, f"UPDATE {VERSION_TABLE} SET version_num = '0099'", f"UPDATE sessions SET client='{client}'"
+    )
+    with pytest.raises(NewerSchemaError, match="0099"):
+        SampleStore.open(path)
 
 
 def test_a_reader_refuses_an_older_schema_and_never_upgrades_it(
