@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from slime_store.errors import BlobCorruptError, UnsupportedValueError
 _CHUNK = 1 << 16
 """Elements looked at together: small enough that a second look finds them in the cache."""
 
+_MAX_EMPTY = 1 << 20
 _NARROW_TO = [np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "uint32", "int32")]
 _LIMITS = [(int(np.iinfo(dtype).min), int(np.iinfo(dtype).max), dtype) for dtype in _NARROW_TO]
 _BOOL, _UINT8, _INT64, _FLOAT32 = (np.dtype(name) for name in ("bool", "uint8", "int64", "float32"))
@@ -133,13 +135,20 @@ def widen(array: Array, dtype: npt.DTypeLike) -> Array:
     return array.astype(dtype, copy=False)
 
 
-def n_empty(dtype: np.dtype[Any]) -> int:
-    """Return how many parts without any bytes, such as strings of length 0, an element of this dtype has."""
+def is_too_empty(dtype: np.dtype[Any], shape: Sequence[int]) -> bool:
+    """Whether an array has too many parts without bytes, such as strings of length 0, to be stored or made.
+
+    numpy gives room even to these, so that a few bytes of a damaged document could take all memory.
+    """
+    return math.prod(shape) * _n_empty(dtype) > _MAX_EMPTY
+
+
+def _n_empty(dtype: np.dtype[Any]) -> int:
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
-        return math.prod(shape) * n_empty(base)
+        return math.prod(shape) * _n_empty(base)
     if dtype.fields is not None:
-        return sum(n_empty(dtype.fields[name][0]) for name in dtype.names or ())
+        return sum(_n_empty(dtype.fields[name][0]) for name in dtype.names or ())
     return int(dtype.itemsize == 0)
 
 

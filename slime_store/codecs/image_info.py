@@ -12,15 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from slime_store.errors import BlobCorruptError
+from slime_store.errors import BlobCorruptError, UnsupportedValueError
 
+_EXACT = (int, float, bool)
 _NUMBERS = (int, float, np.number)
 _MARKS = frozenset({"$rational", "$itxt", "$plain"})
 
 
 def info_to_plain(info: dict[Any, Any]) -> dict[Any, Any]:
-    """Return a copy of ``image.info`` in plain types; its dicts, lists and tuples are new ones."""
-    return {key: _to_plain(value) for key, value in info.items()}
+    """Return a copy of ``image.info`` in plain types; its dicts, lists and tuples are new ones.
+
+    Raises:
+        UnsupportedValueError: an ``IFDRational`` that is not of two numbers, or two keys that are equal.
+    """
+    plain = {key: _to_plain(value) for key, value in info.items()}
+    if len(plain) < len(info):
+        raise UnsupportedValueError("", "two keys of image info have become equal")
+    return plain
 
 
 def plain_to_info(plain: dict[Any, Any]) -> dict[Any, Any]:
@@ -37,7 +45,10 @@ def _to_plain(value: Any) -> Any:
     if kind in (list, tuple):
         return kind(map(_to_plain, value))
     if kind.__module__ == "PIL.TiffImagePlugin" and kind.__name__ == "IFDRational":
-        return {"$rational": [value.numerator, value.denominator]}
+        parts = [value.numerator, value.denominator]
+        if not all(type(part) in _EXACT or isinstance(part, np.number) for part in parts):
+            raise UnsupportedValueError("", f"a rational number of {parts!r} in image info")
+        return {"$rational": parts}
     if kind.__module__ == "PIL.PngImagePlugin" and kind.__name__ == "iTXt":
         return {"$itxt": [str(value), value.lang, value.tkey]}
     return value

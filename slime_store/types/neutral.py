@@ -41,7 +41,7 @@ class Record:
     def __getattr__(self, name: str) -> Any:
         """Return the field called ``name``."""
         # pickle and copy ask before ``fields`` is there: look in __dict__, never at self.fields
-        fields = self.__dict__.get("fields", {})
+        fields = self.__dict__.get("fields") or {}
         if name in fields:
             return fields[name]
         type_name = self.__dict__.get("type_name", type(self).__name__)

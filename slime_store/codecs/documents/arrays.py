@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slime_store.codecs.arrays import DTYPES, dtype_name, dtype_of, narrow
-from slime_store.codecs.documents import bodies
+from slime_store.codecs.arrays import DTYPES, dtype_name, dtype_of, is_too_empty, narrow
+from slime_store.codecs.documents import bodies, keys
 from slime_store.codecs.lists import array_to_list
 from slime_store.errors import BlobCorruptError, UnsupportedValueError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _ARRAY_TYPES = (np.ndarray, np.memmap)
 
 
+_MAX_DTYPE_DEPTH = 32
 _OTHER_DTYPE = re.compile(r"[<>|=]?([mM]8(\[\d{0,10}[A-Za-z]{1,9}\])?|[SUV]\d{1,10}|O)", re.ASCII)
 """Dtypes as ``_encode_dtype`` writes them by their ``str``."""
 
@@ -51,14 +52,16 @@ def _described(
 ) -> Any:
     """Make the document of a value from its dtype's, or refuse the whole value when the dtype cannot be stored."""
     try:
-        body = _encode_dtype(dtype, encoder)
+        body = encoder.whole(value, lambda: _encode_dtype(dtype, encoder))
     except UnsupportedValueError as error:
         return encoder.unsupported(value, error.reason)
-    return make(body)
+    return body if keys.is_placeholder(body) else make(body)
 
 
-def _encode_dtype(dtype: np.dtype[Any], encoder: DocumentEncoder) -> Any:
+def _encode_dtype(dtype: np.dtype[Any], encoder: DocumentEncoder, depth: int = 0) -> Any:
     """A plain dtype is its ``str`` (byte order included); a structured one its fields, offsets and all."""
+    if depth > _MAX_DTYPE_DEPTH:
+        raise UnsupportedValueError("", f"a dtype that nests deeper than {_MAX_DTYPE_DEPTH} levels")
     name = dtype_name(dtype)
     if name is not None and dtype.metadata is None:
         return name if dtype.isnative else [name, "swapped"]
@@ -68,13 +71,13 @@ def _encode_dtype(dtype: np.dtype[Any], encoder: DocumentEncoder) -> Any:
         raise UnsupportedValueError("", "a dtype with metadata cannot be stored exactly")
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
-        return {"base": _encode_dtype(base, encoder), "shape": list(shape)}
+        return {"base": _encode_dtype(base, encoder, depth + 1), "shape": list(shape)}
     if dtype.fields is not None:
         described: dict[str, tuple[Any, ...]] = dict(dtype.fields)
         fields = [(n, *described[n], None)[:4] for n in dtype.names or ()]
         return {
             "names": [encoder.text(n) for n, _, _, _ in fields],
-            "formats": [_encode_dtype(d, encoder) for _, d, _, _ in fields],
+            "formats": [_encode_dtype(d, encoder, depth + 1) for _, d, _, _ in fields],
             "offsets": [offset for _, _, offset, _ in fields],
             "itemsize": dtype.itemsize,
             "aligned": dtype.isalignedstruct,
@@ -116,10 +119,16 @@ def _encode_scalar(value: np.generic, encoder: DocumentEncoder) -> Any:
     if isinstance(value, np.bytes_):
         return {"$np.bytes": encoder.payload(np.frombuffer(bytes(value), np.uint8))}
     dtype = np.asarray(value).dtype
+    if is_too_empty(dtype, ()):
+        return encoder.unsupported(value, "a numpy scalar of too many parts that have no bytes")
     if dtype.hasobject or (dtype_name(dtype) is not None and DTYPES[dtype_name(dtype) or ""].type is not type(value)):
         return encoder.unsupported(value, f"a numpy scalar of type {type(value).__name__} cannot be stored exactly")
+    frozen = {"frozen": True} if isinstance(value, np.void) and not value.flags.writeable else {}
     return _described(
-        value, dtype, encoder, lambda body: {"$np": {"dtype": body} | encoder.payload(_bytes_of(np.asarray(value)))}
+        value,
+        dtype,
+        encoder,
+        lambda body: {"$np": {"dtype": body} | frozen | encoder.payload(_bytes_of(np.asarray(value)))},
     )
 
 
@@ -127,13 +136,18 @@ def _decode_scalar(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
     dtype = _decode_dtype(body["dtype"])
     if dtype.hasobject:
         raise BlobCorruptError("a document describes stored bytes as objects")
-    return decoder.array(body, dtype, ())[()]
+    array = decoder.array(body, dtype, ())
+    if body.get("frozen") is True:  # numpy takes no other record as a key
+        array.flags.writeable = False
+    return array[()]
 
 
 def _encode_array(value: np.ndarray[Any, Any], encoder: DocumentEncoder) -> Any:
     shape = list(value.shape)
     if value.dtype == np.dtype(object):
         return {"$ndarray": {"objects": encoder.items(value.reshape(-1).tolist()), "shape": shape}}
+    if is_too_empty(value.dtype, shape):
+        return encoder.unsupported(value, f"an array of {value.size} elements that have no bytes")
     return _described(
         value,
         value.dtype,

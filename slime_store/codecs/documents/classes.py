@@ -112,14 +112,17 @@ def _encode_enum(value: enum.Enum, encoder: DocumentEncoder) -> Any:
     cls = type(value)
     if find_type(type_name(cls)) is not cls:
         return encoder.unsupported(value, f"its class {type_name(cls)} cannot be found by name")
-    name = encoder.text(value.name) if value.name is not None else None
+    name = value._name_
+    if cls.__members__.get(name) is not value and not isinstance(value, enum.Flag):
+        return encoder.unsupported(value, f"it is no member of its class {type_name(cls)}")
+    name = encoder.text(name) if name is not None else None
     return {"$enum": {"type": type_name(cls), "name": name, "value": encoder.encode(value.value, ".value")}}
 
 
 def _decode_enum(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
     cls = find_type(body["type"])
     if cls is not None and issubclass(cls, enum.Enum):
-        member = cls.__members__.get(body["name"]) if body["name"] is not None else None
+        member = cls.__members__.get(body["name"]) if type(body["name"]) is str else None
         if member is None and issubclass(cls, enum.Flag) and isinstance(body["value"], int):
             return cls(body["value"])
         if member is not None:
@@ -149,7 +152,10 @@ def _decode_dataclass(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
     cls, fields = find_type(body["type"]), bodies.attributes(body["fields"])
     if cls is None or not dataclasses.is_dataclass(cls) or issubclass(cls, BaseException):
         return Record(body["type"], "dataclass", fields)
-    value = object.__new__(cls)
+    try:
+        value = object.__new__(cls)
+    except TypeError:  # a record of a class that has become abstract, or a builtin type's
+        return Record(body["type"], "dataclass", fields)
     try:
         attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -161,7 +167,7 @@ def _decode_dataclass(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
         elif attributes is not None:
             attributes[name] = item  # also where a property has the name, whose code is not run
         else:
-            raise BlobCorruptError(f"{body['type']} has no attribute {name!r}")
+            return Record(body["type"], "dataclass", fields)  # the class has lost a slot since
     return value
 
 
@@ -171,6 +177,8 @@ def _encode_namedtuple(value: Any, encoder: DocumentEncoder) -> Any:
         return encoder.unsupported(value, f"its class {type_name(cls)} cannot be found by name")
     if getattr(value, "__dict__", None):
         return encoder.unsupported(value, "a named tuple with attributes of its own")
+    if type(cls._fields) is not tuple or len(set(cls._fields)) != len(value):
+        return encoder.unsupported(value, "a named tuple that does not have the fields of its class")
     fields = dict(zip(cls._fields, value, strict=True))
     return {"$namedtuple": {"type": type_name(cls), "fields": _encode_fields(fields, encoder)}}
 
@@ -203,7 +211,8 @@ def _encode_exception(value: BaseException, encoder: DocumentEncoder) -> Any:
         return encoder.unsupported(value, "an exception with attributes of its own cannot be stored exactly")
     if cls.__name__.endswith("ExceptionGroup"):
         return encoder.unsupported(value, "exception groups cannot be stored exactly")
-    return {"$exception": [cls.__name__, encoder.encode(value.args, ".args")]}
+    args = [encoder.encode(item, f".args[{i}]") for i, item in enumerate(value.args)]
+    return {"$exception": [cls.__name__, {"$tuple": args}]}
 
 
 def _decode_exception(body: list[Any], decoder: DocumentDecoder) -> BaseException:

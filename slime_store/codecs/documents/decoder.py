@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import math
 import struct
 import weakref
 from collections.abc import Callable, Collection
@@ -13,14 +12,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from slime_store.codecs.arrays import n_empty
+from slime_store.codecs.arrays import is_too_empty
 from slime_store.codecs.documents import arrays, bodies, classes, media, samples, stdlib
 from slime_store.errors import BlobCorruptError, StoreError
 from slime_store.types import Placeholder, Sample
 
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError, struct.error)
 _MAX_DIMENSIONS = 64  # of numpy's arrays
-_MAX_EMPTY = 1 << 20  # elements without bytes that an array may have: numpy gives room even to strings of length 0
 
 
 class BlobSource(Protocol):
@@ -86,7 +84,7 @@ class DocumentDecoder:
             expected *= n
         if len(data) != expected:
             raise BlobCorruptError(f"an array of {dtype} {shape} has {len(data)} bytes, not {expected}")
-        if math.prod(shape) * n_empty(dtype) > _MAX_EMPTY:
+        if is_too_empty(dtype, shape):
             raise BlobCorruptError(f"an array of {dtype} {shape} has no bytes")
         if expected == 0:
             return np.empty(shape, dtype)

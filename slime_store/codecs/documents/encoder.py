@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from slime_store.codecs.documents import arrays, classes, media, samples, stdlib
+from slime_store.codecs.documents import arrays, classes, keys, media, samples, stdlib
 from slime_store.codecs.documents.plain import LONG_LIST, LONG_TEXT, MAX_DEPTH, is_clean, plain_json
 from slime_store.codecs.lists import list_to_array
-from slime_store.errors import UnsupportedValueError
+from slime_store.errors import StoreError, UnsupportedValueError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 INLINE_BYTES = 1024
 """Payloads up to this size stay in the document as base64; larger ones become blobs."""
 
+_ATOMS = frozenset({str, int, float, bool, type(None)})
 _dumps = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -80,9 +81,26 @@ class DocumentEncoder:
         """Encode the elements of a sequence."""
         return [self.encode(value, f"[{i}]") for i, value in enumerate(values)]
 
-    def mapping(self, values: dict[Any, Any]) -> Any:
-        """Encode a dict: as a JSON object when its keys allow, else as a list of pairs."""
-        return self._mapping(values.items(), [self.encode(v, _step(k)) for k, v in values.items()])
+    def members(self, values: Iterable[Any]) -> list[Any]:
+        """Encode the members of a set."""
+        return self._keys([(value, "{...}") for value in values])
+
+    def mapping(self, values: dict[Any, Any], *, wholly: bool = False) -> Any:
+        """Encode a dict: as a JSON object when its keys allow, else as a list of pairs.
+
+        With ``wholly``, a placeholder in one of the values is one for that value.
+        """
+        encode = self._wholly if wholly else self.encode
+        return self._mapping(values.items(), [encode(v, _step(k)) for k, v in values.items()])
+
+    def whole(self, value: Any, parts: Callable[[], Any]) -> Any:
+        """Encode a value that is nothing without all of its parts: a placeholder for one is one for the value."""
+        before = len(self.placeholders)
+        body = parts()
+        if len(self.placeholders) == before or keys.is_placeholder(body):
+            return body
+        del self.placeholders[before:]
+        return self.unsupported(value, "a part of it cannot be stored exactly")
 
     def payload(self, array: np.ndarray[Any, Any]) -> dict[str, str]:
         """Keep an array's bytes, C order: inline when small, else as a blob."""
@@ -143,8 +161,14 @@ class DocumentEncoder:
         if len(self._open) >= MAX_DEPTH:
             return self.unsupported(value, f"it nests deeper than {MAX_DEPTH} levels")
         self._open.add(id(value))
+        before = len(self.placeholders)
         try:
             return self._container(value, kind)
+        except (StoreError, RecursionError, MemoryError):
+            raise
+        except Exception as error:  # of the value's own code, or of parts that no such value should have
+            del self.placeholders[before:]
+            return self.unsupported(value, f"it cannot be read ({type(error).__name__}: {_safe_text(error)})")
         finally:
             self._open.discard(id(value))
 
@@ -161,14 +185,35 @@ class DocumentEncoder:
         return handler(value, self)
 
     def _mapping(self, items: Iterable[tuple[Any, Any]], encoded: list[Any]) -> Any:
-        keys = [key for key, _ in items]
-        if all(type(key) is str and key[:1] != "$" and is_clean(key) for key in keys):
-            return dict(zip(keys, encoded, strict=True))
-        pairs = [[self.encode(key, _step(key, "key ")), item] for key, item in zip(keys, encoded, strict=True)]
-        placeholders = [key["$placeholder"] for key, _ in pairs if type(key) is dict and "$placeholder" in key]
-        for number, body in enumerate(placeholders[1:], 2):  # two keys that look alike must stay two
-            body["text"] = f"{body['text']} (key {number})"
-        return {"$dict": pairs}
+        names = [key for key, _ in items]
+        if all(type(name) is str and name[:1] != "$" and is_clean(name) for name in names):
+            return dict(zip(names, encoded, strict=True))
+        if len(set(names)) < len(names):
+            raise ValueError("two of its keys have become equal")
+        bodies = self._keys([(name, _step(name, "key ")) for name in names])
+        return {"$dict": list(map(list, zip(bodies, encoded, strict=True)))}
+
+    def _keys(self, steps: list[tuple[Any, str]]) -> list[Any]:
+        encode = self.encode if _ATOMS.issuperset(type(value) for value, _ in steps) else self._key
+        bodies = [encode(value, step) for value, step in steps]
+        return keys.keep_apart(bodies) if self.placeholders else bodies
+
+    def _key(self, value: Any, step: str) -> Any:
+        """Encode what must be found again by its hash."""
+        if keys.comes_back_hashable(value):
+            return self._wholly(value, step)
+        self._path.append(step)
+        try:
+            return self.unsupported(value, "it comes back as what is no key")
+        finally:
+            self._path.pop()
+
+    def _wholly(self, value: Any, step: str) -> Any:
+        self._path.append(step)
+        try:
+            return self.whole(value, lambda: self._encode(value))
+        finally:
+            self._path.pop()
 
 
 def _safe_repr(value: Any) -> str:
@@ -176,6 +221,13 @@ def _safe_repr(value: Any) -> str:
         return repr(value)[:500]
     except Exception:  # an arbitrary object's own code, an integer of thousands of digits
         return f"<{type(value).__name__}>"
+
+
+def _safe_text(error: Exception) -> str:
+    try:
+        return str(error)[:200]
+    except Exception:
+        return "..."
 
 
 def _step(key: Any, prefix: str = "") -> str:

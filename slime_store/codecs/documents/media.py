@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slime_store.codecs.documents import bodies
+from slime_store.codecs.documents import bodies, keys
 from slime_store.codecs.images import FrameParts, ImageParts, image_to_parts, parts_to_image
 from slime_store.codecs.tensors import (
     bits_dtype,
@@ -46,7 +46,8 @@ def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
 def _encode_tensor(value: Any, encoder: DocumentEncoder) -> Any:
     try:
         if layout_of(value) != "strided":
-            return {"$sparse": encoder.mapping(sparse_to_parts(value))}
+            parts = sparse_to_parts(value)
+            return encoder.whole(value, lambda: {"$sparse": encoder.mapping(parts)})
         bits, dtype, shape = tensor_to_bits(value)
     except UnsupportedValueError as error:
         return encoder.unsupported(value, error.reason)
@@ -63,19 +64,31 @@ def _encode_image(value: Any, encoder: DocumentEncoder) -> Any:
         parts = image_to_parts(value)
     except UnsupportedValueError as error:
         return encoder.unsupported(value, error.reason)
-    frames = [_encode_frame(frame, encoder) for frame in parts.frames]
+    colours = encoder.whole(value, lambda: [_encode_colours(frame, encoder) for frame in parts.frames])
+    if keys.is_placeholder(colours):
+        return colours
+    frames = [_encode_frame(*pair, encoder) for pair in zip(parts.frames, colours, strict=True)]
     return {"$image": {"format": encoder.encode(parts.format, ".format"), "frame": parts.frame, "frames": frames}}
 
 
-def _encode_frame(frame: FrameParts, encoder: DocumentEncoder) -> dict[str, Any]:
+def _encode_colours(frame: FrameParts, encoder: DocumentEncoder) -> dict[str, Any]:
+    """Encode what an image cannot be made without, besides its pixels."""
+    return {
+        "palette": encoder.encode(frame.palette, ".palette"),
+        "palette_object": encoder.encode(frame.palette_object, ".palette"),
+        "exif": encoder.encode(frame.exif, ".exif"),
+    }
+
+
+def _encode_frame(frame: FrameParts, colours: dict[str, Any], encoder: DocumentEncoder) -> dict[str, Any]:
     return {
         "mode": frame.mode,
         "size": list(frame.size),
         "pixels": encoder.payload(np.frombuffer(frame.pixels, np.uint8)),
-        "palette": encoder.encode(frame.palette, ".palette"),
-        "palette_object": encoder.encode(frame.palette_object, ".palette"),
-        "info": encoder.encode(frame.info, ".info"),
-        "exif": encoder.encode(frame.exif, ".exif"),
+        "palette": colours["palette"],
+        "palette_object": colours["palette_object"],
+        "info": encoder.mapping(frame.info, wholly=True),
+        "exif": colours["exif"],
     }
 
 

@@ -30,10 +30,14 @@ def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
 def _encode_sample(value: Any, encoder: DocumentEncoder) -> Any:
     status = type(value).Status  # its words are the sample's own, also those that no framework has
     items = [
-        [encoder.text(k), {"$status": v.value} if type(v) is status else encoder.encode(v, f".{k}")]
+        [encoder.text(k), {"$status": encoder.text(v.value)} if _is_word(v, status) else encoder.encode(v, f".{k}")]
         for k, v in vars(value).items()
     ]
     return {"$sample": items}
+
+
+def _is_word(value: Any, status: type[Any]) -> bool:
+    return type(value) is status and type(value.value) is str
 
 
 def _decode_sample(body: list[Any], decoder: DocumentDecoder) -> Any:

@@ -117,7 +117,10 @@ def _encode_timedelta(value: dt.timedelta, encoder: DocumentEncoder) -> Any:
 
 
 def _encode_set(value: set[Any] | frozenset[Any], encoder: DocumentEncoder) -> Any:
-    return {"$set" if type(value) is set else "$frozenset": [encoder.encode(item, "{...}") for item in value]}
+    members = list(value)
+    if len(set(members)) < len(members):
+        raise ValueError("two of its members have become equal")
+    return {"$set" if type(value) is set else "$frozenset": encoder.members(members)}
 
 
 def _encode_deque(value: deque[Any], encoder: DocumentEncoder) -> Any:
@@ -170,6 +173,12 @@ def _decode_array(body: dict[str, Any], decoder: DocumentDecoder) -> array.array
     return value
 
 
+def _encode_namespace(value: types.SimpleNamespace, encoder: DocumentEncoder) -> Any:
+    if not all(type(name) is str for name in vars(value)):
+        return encoder.unsupported(value, "an attribute whose name is no text")
+    return {"$namespace": encoder.mapping(vars(value))}
+
+
 def _encode_complex(value: complex, encoder: DocumentEncoder) -> Any:
     return {"$complex": [encode_float(value.real), encode_float(value.imag)]}
 
@@ -179,6 +188,13 @@ def _decode_complex(body: list[Any], decoder: DocumentDecoder) -> complex:
     if type(real) is not float or type(imaginary) is not float:
         raise BlobCorruptError("a complex number that is not of two floats")
     return complex(real, imaginary)
+
+
+def _encode_fraction(value: fractions.Fraction, encoder: DocumentEncoder) -> Any:
+    parts = value.numerator, value.denominator
+    if not all(type(part) is int or isinstance(part, np.integer) for part in parts) or not parts[1]:
+        return encoder.unsupported(value, "a fraction that is not of two whole numbers")
+    return encoder.whole(value, lambda: {"$fraction": encoder.items(parts)})
 
 
 def _decode_fraction(body: list[Any], decoder: DocumentDecoder) -> fractions.Fraction:
@@ -218,14 +234,14 @@ ENCODERS: dict[type[Any], Callable[[Any, DocumentEncoder], Any]] = {
     OrderedDict: _encode_ordered,
     Counter: _encode_ordered,
     defaultdict: _encode_defaultdict,
-    types.SimpleNamespace: lambda value, encoder: {"$namespace": encoder.mapping(vars(value))},
+    types.SimpleNamespace: _encode_namespace,
     array.array: _encode_array,
     dt.datetime: _encode_datetime,
     dt.date: lambda value, encoder: {"$date": value.isoformat()},
     dt.time: _encode_time,
     dt.timedelta: _encode_timedelta,
     decimal.Decimal: lambda value, encoder: {"$decimal": str(value)},
-    fractions.Fraction: lambda value, encoder: {"$fraction": encoder.items((value.numerator, value.denominator))},
+    fractions.Fraction: _encode_fraction,
     uuid.UUID: lambda value, encoder: {"$uuid": value.hex},
     **dict.fromkeys(_PATHS.values(), _encode_path),
 }

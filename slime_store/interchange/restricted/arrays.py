@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from slime_store.codecs.arrays import n_empty
+from slime_store.codecs.arrays import is_too_empty
 from slime_store.interchange.restricted.rules import Rule, refuse, require, sizes
 
 _CODE = re.compile(r"[biufc](?:1|2|4|8|16|32)|[SUV]\d{1,12}|[Mm]8|O8?")
 _ORDERS = ("<", ">", "|", "=")
-_MAX_EMPTY = 1 << 20  # numpy gives empty texts a byte each
 _UNIT = re.compile(r"generic|[YMWDhms]|[munpfa]s")
 
 
@@ -131,7 +130,7 @@ def _from_parts(dtype: Any, shape: tuple[int, ...], order: Any, content: Any) ->
         return objects.reshape(shape, order=order)
     if type(content) not in (bytes, bytearray) or len(content) != count * dtype.itemsize:
         refuse("an array whose bytes do not fit its shape")
-    if count * n_empty(dtype) > _MAX_EMPTY:
+    if is_too_empty(dtype, (count,)):
         refuse("an array of many elements without bytes")
     if not content:
         return np.zeros(shape, dtype)
@@ -142,7 +141,7 @@ def _from_parts(dtype: Any, shape: tuple[int, ...], order: Any, content: Any) ->
 def _scalar(dtype: Any, content: Any = b"") -> Any:
     if not isinstance(dtype, np.dtype) or dtype.hasobject or type(content) is not bytes:
         refuse("a numpy scalar of objects")
-    if n_empty(dtype) > _MAX_EMPTY:
+    if is_too_empty(dtype, ()):
         refuse("a numpy scalar of many elements without bytes")
     if dtype.itemsize == 0:  # an empty text
         return np.zeros((), dtype)[()]
