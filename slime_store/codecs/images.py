@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from slime_store.codecs.image_exif import OwnExif, exif_beside_info, put_exif
 from slime_store.codecs.image_info import info_to_plain, plain_to_info
 from slime_store.errors import BlobCorruptError, UnsupportedValueError
 
@@ -32,8 +33,6 @@ _PIXEL_BYTES = (
 )
 _NATIVE_ORDER = {"I": 4, "F": 4, "I;16N": 2}  # modes whose tobytes() are in the machine's byte order
 _PALETTE_RAW_MODES = {"RGB": "RGBX", "RGBA": "RGBA", "CMYK": "CMYK"}
-_EXIF_IFDS = (0x8769, 0x8825, 0xA005)  # Exif, GPS, Interop: looking for one in PIL makes an empty one
-_FILE_LAYOUT_TAGS = (273, 279, 324, 325)  # where a TIFF file had its strips and tiles: nothing about the image
 _MAX_EMPTY_SIDE = 1 << 20  # PIL allocates 8 bytes a row, even for rows of no pixels
 
 
@@ -57,7 +56,7 @@ class FrameParts:
     palette: tuple[str, bytes] | None
     palette_object: tuple[str, bytes] | None
     info: dict[Any, Any]
-    exif: bytes | None
+    exif: OwnExif | None
 
 
 @dataclass(frozen=True)
@@ -164,6 +163,8 @@ def _opened_again(image: Image.Image) -> Image.Image | None:
 
 
 def _frame_to_parts(image: Image.Image) -> FrameParts:
+    from PIL import Image
+
     mode, (width, height) = image.mode, image.size
     if mode not in _PIXEL_BYTES:
         raise UnsupportedValueError("", f"a PIL image of mode {mode!r}")
@@ -180,40 +181,25 @@ def _frame_to_parts(image: Image.Image) -> FrameParts:
         palette = palette_mode, bytes(image.im.getpalette(palette_mode, _PALETTE_RAW_MODES[palette_mode]))
         if image.palette is not None:
             palette_object = image.palette.mode, bytes(image.palette.palette)
-    return FrameParts(
+    parts = FrameParts(
         mode=mode,
         size=(width, height),
         pixels=_little_endian(mode, pixels),
         palette=palette,
         palette_object=palette_object,
         info=info_to_plain(image.info),
-        exif=_exif_beside_info(image),
+        exif=exif_beside_info(image),
     )
-
-
-def _exif_beside_info(image: Image.Image) -> bytes | None:
-    """Return EXIF data that ``image.info`` does not tell: TIFF tags, or what the caller set."""
-    from PIL import Image
-
-    if image._exif is None and not hasattr(image, "tag_v2"):
-        return None
-    exif = image.getexif()
-    told = Image.new("L", (0, 0))
-    told.info = dict(image.info)
-    if exif.tobytes() == told.getexif().tobytes():
-        return None
-    kept = Image.Exif()
-    kept.load(exif.tobytes())
-    empty = [tag for tag in _EXIF_IFDS if tag not in exif and tag in kept and not kept.get_ifd(tag)]
-    for tag in (*_FILE_LAYOUT_TAGS, *empty):
-        kept.pop(tag, None)
-    if not kept and not told.getexif():
-        return None
-    return kept.tobytes()
+    if parts.palette or parts.info or parts.exif:
+        try:
+            _dress(Image.new(mode, (1, 1)), parts)  # as it will be when it is read
+        except Exception as error:
+            raise UnsupportedValueError("", f"a PIL image that cannot be made again ({error})") from error
+    return parts
 
 
 def _parts_to_frame(parts: FrameParts) -> Image.Image:
-    from PIL import Image, ImagePalette
+    from PIL import Image
 
     mode, (width, height) = parts.mode, parts.size
     if mode not in _PIXEL_BYTES:
@@ -230,20 +216,27 @@ def _parts_to_frame(parts: FrameParts) -> Image.Image:
             image = Image.frombytes("L", (width, height), parts.pixels).point(list(range(256)), "1")
         else:
             image = Image.frombytes(mode, (width, height), _little_endian(mode, parts.pixels))
-        if parts.palette is not None:
-            palette_mode, palette = _checked_palette(parts.palette)
-            image.putpalette(palette, _PALETTE_RAW_MODES[palette_mode])
-            image.load()
-            image.palette = None
-            if parts.palette_object is not None:
-                palette_mode, palette = _checked_palette(parts.palette_object)
-                image.palette = ImagePalette.ImagePalette(palette_mode, bytearray(palette))
-        image.info = plain_to_info(parts.info)
-        if parts.exif is not None:
-            image.getexif().load(parts.exif)
+        _dress(image, parts)
     except Exception as error:  # damaged palettes and EXIF data make PIL raise whatever it runs into
         raise BlobCorruptError(f"parts that make no {mode} image ({type(error).__name__}: {error})") from error
     return image
+
+
+def _dress(image: Image.Image, parts: FrameParts) -> None:
+    """Give an image what it has besides its pixels."""
+    from PIL import ImagePalette
+
+    if parts.palette is not None:
+        palette_mode, palette = _checked_palette(parts.palette)
+        image.putpalette(palette, _PALETTE_RAW_MODES[palette_mode])
+        image.load()
+        image.palette = None
+        if parts.palette_object is not None:
+            palette_mode, palette = _checked_palette(parts.palette_object)
+            image.palette = ImagePalette.ImagePalette(palette_mode, bytearray(palette))
+    image.info = plain_to_info(parts.info)
+    if parts.exif is not None:
+        put_exif(image, parts.exif)
 
 
 def _checked_palette(palette: tuple[str, bytes]) -> tuple[str, bytes]:

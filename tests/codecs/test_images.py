@@ -198,6 +198,30 @@ def test_g2_tiff_rationals_and_png_texts_keep_their_types() -> None:
     assert (type(title), title, title.lang, title.tkey) == (PngImagePlugin.iTXt, "grün", "de", "Titel")
 
 
+@pytest.mark.parametrize("text", ["caf\u00e9", "\U0001f600", "\ud800"], ids=["latin", "astral", "surrogate"])
+def test_g2_exif_text_beyond_ascii_comes_back(text: str) -> None:
+    image = _image("RGB")
+    exif = image.getexif()
+    exif[270], exif[282], exif[0x8769] = text, 72, {0x9286: text, 0xA005: {1: text}}
+    exif.get_ifd(0x8825)[29] = text
+    again = _round_trip(_round_trip(image)).getexif()
+    assert again[270] == text and again[282] == 72 and type(again[282]) is int
+    assert again.get_ifd(0x8769)[0x9286] == again.get_ifd(0x8825)[29] == again.get_ifd(0xA005)[1] == text
+
+
+@pytest.mark.parametrize("name", ["TIFF", "JPEG"])
+def test_g2_exif_text_beyond_ascii_of_a_file_comes_back(name: str) -> None:
+    file = io.BytesIO()
+    exif = Image.Exif()
+    exif[270] = "caf\u00e9".encode()
+    _image("RGB").save(file, name, **({"tiffinfo": exif} if name == "TIFF" else {"exif": exif}))
+    opened = Image.open(file)
+    told = opened.getexif()[270]
+    assert not told.isascii() and _round_trip(opened).getexif()[270] == told
+    opened.getexif()[270] = "\u00e4\u00f6\u00fc\u00df\u00e6"  # as many letters
+    assert _round_trip(opened).getexif()[270] == "\u00e4\u00f6\u00fc\u00df\u00e6"
+
+
 def test_g2_exif_that_was_set_in_memory_comes_back() -> None:
     image = _image("RGB")
     image.getexif()[0x0112] = 3

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from slime_store.codecs.documents import bodies, keys
+from slime_store.codecs.image_exif import OwnExif
 from slime_store.codecs.images import FrameParts, ImageParts, image_to_parts, parts_to_image
 from slime_store.codecs.tensors import (
     bits_dtype,
@@ -76,8 +77,26 @@ def _encode_colours(frame: FrameParts, encoder: DocumentEncoder) -> dict[str, An
     return {
         "palette": encoder.encode(frame.palette, ".palette"),
         "palette_object": encoder.encode(frame.palette_object, ".palette"),
-        "exif": encoder.encode(frame.exif, ".exif"),
+        **_encode_exif(frame.exif, encoder),
     }
+
+
+def _encode_exif(exif: OwnExif | None, encoder: DocumentEncoder) -> dict[str, Any]:
+    if exif is None or not exif.tags:
+        return {"exif": encoder.encode(exif and exif.data, ".exif")}
+    tags = [[ifd, tag, encoder.encode(value, f".exif[{tag}]")] for ifd, tag, value in exif.tags]
+    return {"exif": encoder.encode(exif.data, ".exif"), "exif_tags": tags}
+
+
+def _decode_exif(body: dict[str, Any]) -> OwnExif | None:
+    if body["exif"] is None:
+        return None
+    if type(body["exif"]) is not bytes:
+        raise BlobCorruptError("EXIF data that is not of bytes")
+    tags = [bodies.items(entry, 3) for entry in bodies.items(body.get("exif_tags", []))]
+    if not all(type(tag) is int and (ifd is None or type(ifd) is int) for ifd, tag, _ in tags):
+        raise BlobCorruptError("EXIF tags that are not numbered")
+    return OwnExif(body["exif"], tuple((ifd, tag, value) for ifd, tag, value in tags))
 
 
 def _encode_frame(frame: FrameParts, colours: dict[str, Any], encoder: DocumentEncoder) -> dict[str, Any]:
@@ -85,10 +104,10 @@ def _encode_frame(frame: FrameParts, colours: dict[str, Any], encoder: DocumentE
         "mode": frame.mode,
         "size": list(frame.size),
         "pixels": encoder.payload(np.frombuffer(frame.pixels, np.uint8)),
-        "palette": colours["palette"],
-        "palette_object": colours["palette_object"],
+        "palette": colours.pop("palette"),
+        "palette_object": colours.pop("palette_object"),
         "info": encoder.mapping(frame.info, wholly=True),
-        "exif": colours["exif"],
+        **colours,
     }
 
 
@@ -106,7 +125,7 @@ def _decode_frame(body: dict[str, Any], decoder: DocumentDecoder) -> FrameParts:
         palette=body["palette"],
         palette_object=body["palette_object"],
         info=body["info"],
-        exif=body["exif"],
+        exif=_decode_exif(body),
     )
 
 

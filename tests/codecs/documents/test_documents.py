@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from hypothesis import given
+from PIL import Image
 
 from slime_store.codecs.documents import DocumentDecoder, DocumentEncoder, register_type
 from slime_store.codecs.documents.plain import plain_json
@@ -122,6 +123,29 @@ def test_plain_values_are_plain_json(value: Any) -> None:
 )
 def test_rich_values_come_back_as_they_were(value: Any) -> None:
     assert_same(through(value), value)
+
+
+def test_exif_text_beyond_ascii_comes_back_or_leaves_a_placeholder() -> None:
+    image = Image.new("L", (1, 1))
+    image.getexif()[270] = "caf\u00e9"
+    assert through(image).getexif()[270] == "caf\u00e9"
+    nested: Any = image
+    for _ in range(99):
+        nested = [nested]
+    back = through(nested, strict=False)
+    for _ in range(99):
+        (back,) = back
+    assert type(back) is Placeholder
+
+
+@pytest.mark.parametrize("tags", [1, [[1]], [["x", 1, 2]], [[None, "x", 2]]], ids=["number", "short", "ifd", "tag"])
+def test_damaged_exif_tags_are_a_typed_error(tags: Any) -> None:
+    image = Image.new("L", (1, 1))
+    image.getexif()[270] = "caf\u00e9"
+    tree = json.loads(DocumentEncoder(None).document(image))
+    tree["$image"]["frames"][0]["exif_tags"] = tags
+    with pytest.raises(BlobCorruptError):
+        DocumentDecoder(Blobs()).document(json.dumps(tree))
 
 
 def test_long_number_lists_leave_the_document() -> None:
