@@ -18,8 +18,8 @@ class PortableSamples:
 
     Attributes:
         replaced: paths of values that only slime_store knows, in order: a ``Record`` of a class that is not available
-            here becomes a ``SimpleNamespace`` with the same attributes, a tuple or an enum member's value; a
-            ``Placeholder`` its text.
+            here becomes a ``SimpleNamespace`` with the same attributes (as a key or a member of a set, its text), a
+            tuple or an enum member's value; a ``Placeholder`` its text.
     """
 
     def __init__(self) -> None:
@@ -42,10 +42,11 @@ class PortableSamples:
         if kind in (list, tuple, set, frozenset, deque):
             if _PLAIN.issuperset(map(type, value)):
                 return value
-            made = [self._value(each, f"{where}[{i}]") for i, each in enumerate(value)]
+            make = self._key if kind in (set, frozenset) else self._value
+            made = [make(each, f"{where}[{i}]") for i, each in enumerate(value)]
             return deque(made, value.maxlen) if kind is deque else kind(made)
         if kind in (dict, OrderedDict, defaultdict):
-            pairs = [(self._value(k, f"{where}[key]"), self._value(v, f"{where}[{k!r}]")) for k, v in value.items()]
+            pairs = [(self._key(k, f"{where}[key]"), self._value(v, f"{where}[{k!r}]")) for k, v in value.items()]
             value.clear()
             value.update(pairs)
             return value
@@ -61,6 +62,16 @@ class PortableSamples:
             whole = value.untyped_storage().nbytes() <= value.numel() * value.element_size()
             return value if whole else value.clone()
         return value
+
+    def _key(self, value: Any, where: str) -> Any:
+        """Return what can be hashed, and differs where the keys do."""
+        if isinstance(value, Record) and value.kind != "enum":
+            self.replaced.append(where)
+            is_tuple = value.kind == "namedtuple" and value == value.numbered(0)
+            return tuple(self._key(each, where) for each in value.fields.values()) if is_tuple else str(value)
+        if type(value) is tuple:
+            return tuple(self._key(each, where) for each in value)
+        return self._value(value, where)
 
     def _record(self, value: Record, where: str) -> Any:
         if value.kind == "enum":

@@ -28,6 +28,9 @@ class Record:
     read as attributes (``record.name`` and ``record.value`` of an enum member), except where a field
     is called ``type_name``, ``kind`` or ``fields``: those are found in ``fields`` only.
 
+    Records of the same content are equal, but for those that are keys of one dict, or members of one set: they stand
+    for objects that were not equal, and differ by a number that is only theirs and is not stored.
+
     Attributes:
         type_name: the class, ``"module:QualName"``.
         kind: ``"enum"``, ``"dataclass"`` or ``"namedtuple"``.
@@ -37,6 +40,16 @@ class Record:
     type_name: str
     kind: str
     fields: dict[str, Any] = field(default_factory=dict)
+    _number: int = field(default=0, init=False, repr=False)
+
+    def numbered(self, number: int) -> Record:
+        """Return a record of the same content that is equal only to others of this number; plain ones have 0."""
+        record = Record(self.type_name, self.kind, self.fields)
+        object.__setattr__(record, "_number", number)
+        return record
+
+    def __str__(self) -> str:
+        return f"{self!r} (key {self._number + 1})" if self._number else repr(self)
 
     def __getattr__(self, name: str) -> Any:
         """Return the field called ``name``."""
@@ -50,6 +63,6 @@ class Record:
     def __hash__(self) -> int:
         """Agree with equality, also when a field cannot be hashed; enum members are often keys."""
         try:
-            return hash((self.type_name, self.kind, frozenset(self.fields.items())))
+            return hash((self.type_name, self.kind, self._number, frozenset(self.fields.items())))
         except TypeError:
-            return hash((self.type_name, self.kind))
+            return hash((self.type_name, self.kind, self._number))

@@ -157,3 +157,12 @@ def test_values_that_only_the_store_knows_become_plain_ones_and_are_listed(store
         "last": deque(["wrong"], 3),
     }
     assert written["adapter"].slot == 3
+
+
+def test_records_that_are_keys_become_texts_that_differ() -> None:
+    node = Record("app:Node", "dataclass", {"name": "n"})
+    pair = Record("app:Pair", "namedtuple", {"a": node, "b": 1})
+    sample = Sample(metadata={"keys": {node: 1, node.numbered(1): 2, (pair,): 3}, "members": {node, node.numbered(1)}})
+    metadata = PortableSamples().to_dict(sample, "sample 0")["metadata"]
+    assert metadata["keys"] == {str(node): 1, f"{node} (key 2)": 2, ((str(node), 1),): 3}
+    assert metadata["members"] == {str(node), f"{node} (key 2)"}

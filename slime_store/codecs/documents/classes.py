@@ -138,10 +138,20 @@ def _encode_dataclass(value: Any, encoder: DocumentEncoder) -> Any:
         object.__new__(cls)  # as it is made when it is read
     except TypeError:
         return encoder.unsupported(value, f"{type_name(cls)} is a dataclass and a builtin type at once")
+    return {"$dataclass": {"type": type_name(cls), "fields": _encode_fields(_fields_of(value), encoder)}}
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
     names = [f.name for f in dataclasses.fields(value) if f.name not in getattr(value, "__dict__", {})]
     fields = {name: getattr(value, name) for name in names if hasattr(value, name)} | getattr(value, "__dict__", {})
-    fields |= {name: item for name, item in _slots(value).items() if name not in fields}
-    return {"$dataclass": {"type": type_name(cls), "fields": _encode_fields(fields, encoder)}}
+    return fields | {name: item for name, item in _slots(value).items() if name not in fields}
+
+
+def as_record(value: Any) -> Record | None:
+    """Return a dataclass instance as what it is where its class is not loaded; None for anything else."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return None
+    return Record(type_name(type(value)), "dataclass", _fields_of(value))
 
 
 def _encode_fields(fields: dict[str, Any], encoder: DocumentEncoder) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from slime_store.codecs.arrays import is_too_empty
-from slime_store.codecs.documents import arrays, bodies, classes, media, samples, stdlib
+from slime_store.codecs.documents import arrays, bodies, classes, keys, media, samples, stdlib
 from slime_store.errors import BlobCorruptError, StoreError
 from slime_store.types import Placeholder, Sample
 
@@ -122,7 +122,7 @@ _DECODERS: dict[str, Any] = {
     "$str": _decode_str,
     "$text": _decode_str,
     "$int": lambda body, decoder: int(bodies.text(body), 16),
-    "$dict": lambda body, decoder: dict(bodies.pairs(body)),
+    "$dict": lambda body, decoder: keys.to_dict(bodies.pairs(body)),
     "$placeholder": _decode_placeholder,
     **stdlib.DECODERS,
     **arrays.DECODERS,

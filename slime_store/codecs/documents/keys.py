@@ -6,6 +6,9 @@ import json
 from collections import UserDict
 from typing import Any
 
+from slime_store.codecs.documents.classes import as_record
+from slime_store.errors import BlobCorruptError
+from slime_store.types import Placeholder, Record
 from slime_store.types.duck import is_sample, nested_in_sample
 
 _UNHASHABLE = ("SpecInfo", "PrefixCacheInfo")
@@ -37,3 +40,69 @@ def keep_apart(bodies: list[Any]) -> list[Any]:
             looks = json.dumps(stand_in)
         seen.add(looks)
     return bodies
+
+
+def to_dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Return a dict with every one of the pairs; BlobCorruptError where two keys can only be equal."""
+    try:
+        made = dict(pairs)
+    except TypeError:
+        made = {}
+    if len(made) == len(pairs):
+        return made
+    return dict(zip(_told_apart([key for key, _ in pairs]), [value for _, value in pairs], strict=True))
+
+
+def to_members(values: list[Any]) -> list[Any]:
+    """Return what makes a set of as many members; BlobCorruptError where two can only be equal."""
+    try:
+        if len(set(values)) == len(values):
+            return values
+    except TypeError:
+        pass
+    return _told_apart(values)
+
+
+def _told_apart(keys: list[Any]) -> list[Any]:
+    """Return keys that differ, as they did in the process that wrote them.
+
+    There they may have been hashed by identity, or by some of their fields; where the class is not loaded, or has
+    another hash by now, records stand for them, with numbers where they would be equal.
+    """
+    told: dict[Any, None] = {}
+    numbers: dict[Any, int] = {}
+    for key in map(_hashable, keys):
+        apart = key
+        while apart in told:
+            numbers[key] = numbers.get(key, 0) + 1
+            apart = _numbered(key, numbers[key])
+            if apart is None:
+                raise BlobCorruptError("two keys of a dict, or two members of a set, are equal")
+        told[apart] = None
+    return list(told)
+
+
+def _hashable(key: Any) -> Any:
+    try:
+        hash(key)
+    except TypeError:
+        return as_record(key) or key
+    return key
+
+
+def _numbered(key: Any, number: int) -> Any:
+    """Return a key with a number in a record in it, or as a record; None where that cannot be."""
+    if isinstance(key, Record):
+        return key.numbered(number)
+    if isinstance(key, Placeholder):  # of a tuple or set, which were once written without numbers
+        return Placeholder(key.type_name, f"{key.text} (key {number + 1})")
+    if isinstance(key, (tuple, frozenset)):
+        items = list(key)
+        for i, item in enumerate(items):
+            items[i] = _numbered(item, number)
+            if items[i] is not None:
+                return tuple.__new__(type(key), items) if isinstance(key, tuple) else frozenset(items)
+            items[i] = item
+        return None
+    record = as_record(key)
+    return record and record.numbered(number)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slime_store.codecs.documents import bodies
+from slime_store.codecs.documents import bodies, keys
 from slime_store.errors import BlobCorruptError
 
 if TYPE_CHECKING:
@@ -249,8 +249,8 @@ ENCODERS: dict[type[Any], Callable[[Any, DocumentEncoder], Any]] = {
 DECODERS: dict[str, Callable[[Any, DocumentDecoder], Any]] = {
     "$float": _decode_float,
     "$tuple": lambda body, decoder: tuple(bodies.items(body)),
-    "$set": lambda body, decoder: set(bodies.items(body)),
-    "$frozenset": lambda body, decoder: frozenset(bodies.items(body)),
+    "$set": lambda body, decoder: set(keys.to_members(bodies.items(body))),
+    "$frozenset": lambda body, decoder: frozenset(keys.to_members(bodies.items(body))),
     "$bytes": lambda body, decoder: bytes(decoder.payload(body)),
     "$bytearray": lambda body, decoder: bytearray(decoder.payload(body)),
     "$complex": _decode_complex,
