@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
-from tests.services import outside, postgres
+from slime_store.schema import migrator
+from tests.services import outside, postgres, quick_schema
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True, max_examples=40)
 hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1000)
@@ -57,6 +58,13 @@ def sqlite_url(tmp_path: Path) -> str:
 def store_url(request: pytest.FixtureRequest) -> str:
     """The URL of an empty place for a store, on each database in turn."""
     return str(request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url"))
+
+
+@pytest.fixture(autouse=True)
+def _quick_schema(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make new stores from statements that the migrations once sent, except in the tests of the schema."""
+    if not {"schema", "migrations"} & set(request.path.parts):
+        monkeypatch.setattr(migrator, "run_alembic", quick_schema.run_alembic)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -8,6 +8,7 @@ from slime_store.database.companions import Identity, check_only_name, draft_of,
 from slime_store.database.engine import create_store_engine, engine_config
 from slime_store.database.failures import translate_os_error, translated
 from slime_store.database.filesystem import filesystem_type
+from slime_store.database.interrupts import closed_if_interrupted
 from slime_store.database.journal import settle_journal, truncate_log
 from slime_store.database.pages import copy_pages
 from slime_store.database.recognition import is_database
@@ -18,6 +19,7 @@ __all__ = [
     "Identity",
     "check_only_name",
     "chunked",
+    "closed_if_interrupted",
     "compact",
     "copy_pages",
     "create_store_engine",

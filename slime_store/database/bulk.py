@@ -83,7 +83,14 @@ def _copy(connection: Connection, table: Table, columns: Sequence[str], rows: Se
     driver = connection.connection.driver_connection
     assert driver is not None
     statement = f"COPY {quote(table.name)} ({names}) FROM STDIN (FORMAT BINARY)"
-    with driver.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.set_types(types)
-        for row in rows:
-            copy.write_row(row)
+    with driver.cursor() as cursor:
+        copying = cursor.copy(statement)
+        try:  # not `with`: where an interrupt kept it from being left, the rollback would wait for its lock for ever
+            copy = copying.__enter__()
+            copy.set_types(types)
+            for row in rows:
+                copy.write_row(row)
+            copying.__exit__(None, None, None)
+        except BaseException:
+            copying.gen.close()
+            raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, text
 
@@ -12,13 +11,14 @@ from slime_store.database.advisory_locks import SCHEMA_CHANGE
 from slime_store.database.engine import engine_state
 from slime_store.database.failures import translated
 from slime_store.database.forks import guarded_transaction
+from slime_store.database.interrupts import closed_if_interrupted
 from slime_store.database.postgresql import schema_name
 from slime_store.database.sqlite import APPLICATION_ID, PAGE_SIZE
 from slime_store.database.transactions import WRITE_OPTIONS
 from slime_store.errors import DatabaseError, ReadOnlyStoreError
 
 
-@contextmanager
+@closed_if_interrupted
 def schema_change(engine: Engine) -> Iterator[Connection]:
     """Give a connection inside one transaction that nobody else's schema change can overlap.
 
@@ -45,7 +45,7 @@ def schema_change(engine: Engine) -> Iterator[Connection]:
                 yield connection
 
 
-@contextmanager
+@closed_if_interrupted
 def _sqlite(connection: Connection) -> Iterator[Connection]:
     config = engine_state(connection.engine).config
     driver = connection.connection.driver_connection

@@ -17,11 +17,13 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from sqlalchemy import Engine
 from sqlalchemy.pool import StaticPool
+
+from slime_store.database.interrupts import closed_if_interrupted
 
 FORK_WAIT_SECONDS = 30.0
 """How long a fork waits for the transactions of other threads before it goes on without them."""
@@ -53,7 +55,7 @@ class _Gate:
         self.active: weakref.WeakSet[_Transaction] = weakref.WeakSet()
         self.forking: set[int] = set()  # threads: several may fork at once, and the first to end opens for itself only
 
-    @contextmanager
+    @closed_if_interrupted
     def transaction(self) -> Iterator[None]:
         transaction = _Transaction(threading.get_ident())
         try:

@@ -14,6 +14,7 @@ from sqlalchemy import Engine, create_engine, event
 
 from slime_store.config import StoreConfig, secret_options
 from slime_store.database.bulk import BINARY_RESULTS
+from slime_store.database.pool import KeptConnections
 from slime_store.errors import InvalidUrlError, MissingPackageError
 
 DEFAULT_SCHEMA = "slime_store"
@@ -69,8 +70,7 @@ def create_postgresql_engine(config: StoreConfig, options: dict[str, Any]) -> En
         url.difference_update_query(given),
         connect_args={name: value for name, value in _CONNECT_ARGS.items() if name not in url.query} | given,
         hide_parameters=True,
-        pool_size=5,
-        max_overflow=-1,  # a thread waits for the database, never for a connection
+        poolclass=KeptConnections,
         pool_pre_ping=True,  # a run lasts days: the server is restarted under it
         pool_recycle=3600,
         execution_options=options,

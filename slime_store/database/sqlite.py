@@ -26,12 +26,13 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event
 from sqlalchemy.exc import DisconnectionError
-from sqlalchemy.pool import QueuePool, StaticPool
+from sqlalchemy.pool import StaticPool
 
 from slime_store.config import StoreConfig
 from slime_store.database.companions import check_companions, note_companions
 from slime_store.database.engine import BEGIN_OPTION, BEGIN_WRITING
 from slime_store.database.frozen import has_thawed, is_frozen, note_frozen
+from slime_store.database.pool import KeptConnections
 from slime_store.errors import StoreNotFoundError
 
 PAGE_SIZE = 16384
@@ -56,8 +57,10 @@ class _Connection(sqlite3.Connection):
         super().close()
 
     def __del__(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self.rollback()
         with contextlib.suppress(sqlite3.Error):  # it was never opened
-            _Connection.close(self)
+            super().close()
 
 
 class _OnlyConnection(_Connection):
@@ -101,13 +104,10 @@ def create_sqlite_engine(config: StoreConfig, options: dict[str, Any]) -> Engine
         )
     else:
         # Kept connections, not NullPool: closing the last one checkpoints the log, 10 times the cost of a small read.
-        # No upper limit: a thread that waits for a connection, instead of for the database, has no timeout of ours.
         engine = create_engine(
             config.sqlalchemy_url,
             creator=connect,
-            poolclass=QueuePool,
-            pool_size=5,
-            max_overflow=-1,
+            poolclass=KeptConnections,
             execution_options=options,
             hide_parameters=True,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine
@@ -12,6 +11,7 @@ from slime_store.database.engine import BEGIN_OPTION, BEGIN_WRITING, EngineState
 from slime_store.database.failures import translated
 from slime_store.database.forks import guarded_transaction
 from slime_store.database.frozen import has_thawed
+from slime_store.database.interrupts import closed_if_interrupted
 from slime_store.errors import ReadOnlyStoreError, ReadOvertakenError, StoreError
 
 _READ_OPTIONS: dict[str, dict[str, Any]] = {
@@ -26,7 +26,7 @@ WRITE_OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@contextmanager
+@closed_if_interrupted
 def read(engine: Engine) -> Iterator[Connection]:
     """Give a connection inside one read transaction: all its queries see the same state.
 
@@ -50,7 +50,7 @@ def read(engine: Engine) -> Iterator[Connection]:
         raise
 
 
-@contextmanager
+@closed_if_interrupted
 def write(engine: Engine) -> Iterator[Connection]:
     """Give a connection inside one write transaction: committed when the body ends, rolled back when it raises.
 
@@ -74,7 +74,7 @@ def _check_not_overtaken(engine: Engine, info: dict[str, Any]) -> None:
         raise ReadOvertakenError(engine_config(engine).display_url)
 
 
-@contextmanager
+@closed_if_interrupted
 def _transaction(engine: Engine, options: dict[str, Any]) -> Iterator[Connection]:
     state = engine_state(engine)
     with translated(state.config), guarded_transaction(engine):
@@ -88,7 +88,7 @@ def _transaction(engine: Engine, options: dict[str, Any]) -> Iterator[Connection
                     yield connection
 
 
-@contextmanager
+@closed_if_interrupted
 def _shared(engine: Engine, state: EngineState) -> Iterator[Connection]:
     """Take the one connection of an in-memory store; a transaction inside a transaction becomes a savepoint."""
     with state.lock:

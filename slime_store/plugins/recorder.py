@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import queue
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,11 +9,11 @@ from typing import Any, Protocol
 from slime_store.plugins.guard import Guard
 from slime_store.plugins.spool import Spool
 from slime_store.store import Run
-from slime_store.store.exiting import at_exit
+from slime_store.store.worker import Worker
 from slime_store.types import RolloutInfo
 
-MAX_PENDING = 2
-"""Things that may wait to be stored; one more, and the training loop waits for the store."""
+MAX_PENDING = 3
+"""Things that may wait or be under way; one more, and the training loop waits for the store."""
 
 
 class Storable(Protocol):
@@ -55,35 +52,20 @@ class Recorder:
         self._run = run
         self._guard = guard
         self._spool = spool
-        self._queue: queue.Queue[Storable] = queue.Queue(MAX_PENDING)
-        self._thread: threading.Thread | None = None
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._worker = Worker("slime_store-recorder", self._work, room=MAX_PENDING)
 
     def put(self, item: Storable) -> None:
-        """Queue something; waits while too many are queued."""
-        with self._lock:
-            if self._thread is None or self._pid != os.getpid():
-                self._pid, self._queue = os.getpid(), queue.Queue(MAX_PENDING)
-                thread = threading.Thread(target=self._work, name="slime_store-recorder", daemon=True)
-                thread.start()  # if it cannot be, the next call tries again
-                self._thread = thread
-                at_exit(self.flush)  # the last rollout is not lost when the process ends by itself
-        self._queue.put(item)
+        """Queue something; waits while too many are queued. If no thread can be started, the next call tries again."""
+        self._worker.put(item)
 
     def flush(self) -> None:
         """Wait until everything queued is stored, spooled or lost with a log line."""
-        if self._thread is not None and self._pid == os.getpid():
-            self._queue.join()
+        self._worker.flush()
 
-    def _work(self) -> None:
-        waiting = self._queue
-        while True:
-            item = waiting.get()
-            try:
-                self._store(item)
-            finally:
-                waiting.task_done()
+    def _work(self, items: list[Storable]) -> bool:
+        for item in items:
+            self._store(item)
+        return True
 
     def _store(self, item: Storable) -> None:
         try:

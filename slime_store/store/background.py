@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from slime_store.database import tell_after_fork
 from slime_store.errors import BackgroundRecordError
+from slime_store.store.worker import Worker
 
 T = TypeVar("T")
 
@@ -19,6 +21,13 @@ MAX_PENDING = 4
 _log = logging.getLogger("slime_store")
 
 
+@dataclass(eq=False)
+class _Task(Generic[T]):
+    what: str
+    work: Callable[[], T]
+    future: Future[T] = field(default_factory=Future)
+
+
 class BackgroundWriter:
     """One writing thread, started on first use, that works in the order of submission.
 
@@ -26,48 +35,26 @@ class BackgroundWriter:
     ``flush`` and ``close``.
     """
 
-    _lock: threading.Lock
-    _places: threading.BoundedSemaphore
-    _local: threading.local
-    _executor: ThreadPoolExecutor | None
-    _pending: set[Future[Any]]
+    _lock: threading.RLock
     _failures: list[BackgroundRecordError]
 
     def __init__(self) -> None:
+        self._worker = Worker("slime_store-writer", self._do, room=MAX_PENDING)
         self.after_fork()
         tell_after_fork(self)
 
-    def submit(self, what: str, task: Callable[[], T]) -> Future[T]:
-        """Queue a task; blocks while ``MAX_PENDING`` tasks are waiting.
+    def submit(self, what: str, work: Callable[[], T]) -> Future[T]:
+        """Queue a task; blocks while ``MAX_PENDING`` tasks are waiting or under way.
 
         A task that is submitted by another one's callback, on the writing thread itself, never waits: it would wait for
         itself.
-        """
-        places = None if self._is_writer() else self._places
-        if places is not None:
-            places.acquire()
-        try:
-            with self._lock:
-                future = self._submit(what, task)
-                self._pending.add(future)
-        except BaseException:
-            if places is not None:
-                places.release()
-            raise
-        future.add_done_callback(lambda done: self._finished(done, places))
-        return future
 
-    def _submit(self, what: str, task: Callable[[], T]) -> Future[T]:
-        if self._executor is not None:
-            return self._executor.submit(self._run, what, task)
-        executor = ThreadPoolExecutor(1, thread_name_prefix="slime_store-writer")
-        try:
-            future = executor.submit(self._run, what, task)
-        except BaseException:  # no thread can be started, but the task is queued: it must never run after all
-            executor.shutdown(wait=False, cancel_futures=True)
-            raise
-        self._executor = executor
-        return future
+        Raises:
+            RuntimeError: no thread can be started; the task is never done.
+        """
+        task = _Task(what, work)
+        self._worker.put(task)
+        return task.future
 
     def raise_failure(self) -> None:
         """Raise the oldest failure that was not raised yet.
@@ -82,17 +69,12 @@ class BackgroundWriter:
 
     def flush(self) -> None:
         """Wait until every task submitted so far has ended, then do as ``raise_failure``."""
-        with self._lock:
-            pending = list(self._pending)
-        wait(pending)
+        self._worker.flush()
         self.raise_failure()
 
     def close(self) -> None:
         """Finish all tasks, end the thread, then raise all failures that were not raised yet, as one."""
-        with self._lock:
-            executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=not self._is_writer())  # a thread cannot wait for itself
+        self._worker.close()
         with self._lock:
             failures, self._failures = self._failures, []
         if len(failures) > 1:
@@ -101,33 +83,26 @@ class BackgroundWriter:
         if failures:
             raise failures[0]
 
-    def _run(self, what: str, task: Callable[[], T]) -> T:
-        """Do a task; its failure is noted before its future is done, so that whoever waits for that finds it."""
-        self._local.is_writer = True
-        try:
-            return task()
-        except BaseException as error:
-            failure = BackgroundRecordError(what, f"{type(error).__name__}: {error}")
-            failure.__cause__ = error
-            with self._lock:
-                self._failures.append(failure)
-            _log.error("recording %s in the background failed: %s", what, error)
-            raise
+    def _do(self, tasks: list[_Task[Any]]) -> bool:
+        for task in tasks:
+            if task.future.set_running_or_notify_cancel():
+                try:
+                    result = task.work()
+                except BaseException as error:
+                    self._note(task.what, error)  # before the future is done: whoever waits for that finds it
+                    task.future.set_exception(error)
+                else:
+                    task.future.set_result(result)
+        return True
 
-    def _finished(self, future: Future[Any], places: threading.BoundedSemaphore | None) -> None:
-        with self._lock:  # done, or cancelled by the caller, which is no failure
-            self._pending.discard(future)
-        if places is not None:
-            places.release()
-
-    def _is_writer(self) -> bool:
-        return getattr(self._local, "is_writer", False)
+    def _note(self, what: str, error: BaseException) -> None:
+        failure = BackgroundRecordError(what, f"{type(error).__name__}: {error}")
+        failure.__cause__ = error
+        with self._lock:
+            self._failures.append(failure)
+        _log.error("recording %s in the background failed: %s", what, error)
 
     def after_fork(self) -> None:
-        """Start afresh; also in a forked child, whose parent's thread and tasks are the parent's."""
-        self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(MAX_PENDING)
-        self._local = threading.local()
-        self._executor = None
-        self._pending = set()
+        """Start afresh in a forked child: the failures are the parent's."""
+        self._lock = threading.RLock()
         self._failures = []

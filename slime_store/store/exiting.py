@@ -15,17 +15,12 @@ def at_exit(work: Callable[[], None]) -> None:
 
     A child of multiprocessing ends without what `atexit` has; multiprocessing has finalizers of its own.
     """
-    not_at_exit(work)
+    atexit.unregister(work)
     atexit.register(work)
     if "multiprocessing" in sys.modules:
         from multiprocessing.util import Finalize
 
+        former = _finalizers.pop(work, None)
+        if former is not None:
+            former.cancel()
         _finalizers[work] = Finalize(None, work, exitpriority=100)
-
-
-def not_at_exit(work: Callable[[], None]) -> None:
-    """Take ``at_exit`` back."""
-    atexit.unregister(work)
-    finalizer = _finalizers.pop(work, None)
-    if finalizer is not None:
-        finalizer.cancel()

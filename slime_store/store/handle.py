@@ -7,7 +7,6 @@ import os
 import threading
 import weakref
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine
@@ -17,6 +16,7 @@ from slime_store.config import StoreConfig
 from slime_store.database import (
     Identity,
     check_only_name,
+    closed_if_interrupted,
     create_store_engine,
     identity,
     read,
@@ -77,14 +77,14 @@ class StoreHandle:
                 weakref.finalize(self, self._engine.dispose)  # nobody closes the store of a run that was unpickled
             return self._engine
 
-    @contextmanager
+    @closed_if_interrupted
     def reading(self) -> Iterator[Connection]:
         """A read transaction."""
         with read(self.engine) as connection:
             self._check_same_file()
             yield connection
 
-    @contextmanager
+    @closed_if_interrupted
     def writing(self, operation: str) -> Iterator[Connection]:
         """A write transaction; ``operation`` names it in the error of a read-only store."""
         if self.config.read_only:

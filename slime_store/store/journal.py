@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-from slime_store.database import tell_after_fork
 from slime_store.errors import StoreError
 from slime_store.mapping.encode import RolloutEncoder
 from slime_store.mapping.snapshot import snapshot
-from slime_store.store.exiting import at_exit, not_at_exit
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import rollout_number
 from slime_store.store.recording import RecordRequest, write_rollouts
 from slime_store.store.sessions import utc_now
+from slime_store.store.worker import Worker
 
 _MAX_BATCH = 16
 """Most groups that one transaction takes: one commit costs about as much as writing a few of them."""
@@ -40,11 +37,6 @@ class Journal:
         on_error: called in the writing thread with each failure; by default it is logged.
     """
 
-    _lock: threading.Lock
-    _queue: queue.Queue[Any]
-    _thread: threading.Thread | None
-    _last: threading.Thread | None
-
     def __init__(
         self, handle: StoreHandle, run: str, run_pk: int, on_error: Callable[[Exception], None] | None = None
     ) -> None:
@@ -52,8 +44,7 @@ class Journal:
         self._run = run
         self._run_pk = run_pk
         self._on_error = on_error or _log_error
-        self.after_fork()
-        tell_after_fork(self)
+        self._worker = Worker("slime_store-journal", self._work, most=_MAX_BATCH)
         handle.journals.add(self)
 
     def put(self, rollout_id: int, group: Any) -> None:
@@ -65,76 +56,23 @@ class Journal:
 
         Raises:
             InvalidOutputError: the rollout id is no integer of 64 bits.
+            RuntimeError: no thread can be started; the group is not queued.
         """
         number, taken = rollout_number(rollout_id), snapshot(group, arrays=True)
-        with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                self._start()
-            self._queue.put((number, taken))
+        self._worker.put((number, taken))
 
     def flush(self) -> None:
         """Wait until every group given so far is on disk or has failed; not for those that come meanwhile."""
-        written = threading.Event()
-        with self._lock:
-            thread = self._thread
-            if thread is not None:
-                self._queue.put(written)
-        if thread is None:
-            self._wait_for_last()
-        elif thread is not threading.current_thread():
-            while not written.wait(1.0) and thread.is_alive():
-                pass
+        self._worker.flush()
 
     def close(self) -> None:
         """Write what is queued and end the thread."""
-        with self._lock:
-            if self._thread is not None:
-                self._queue.put(None)  # under the lock: nothing can come behind it
-                self._thread = None
-                not_at_exit(self.flush)
-        self._wait_for_last()
+        self._worker.close()
 
-    def after_fork(self) -> None:
-        """Start afresh; also in a forked child, whose parent's thread and groups are the parent's."""
-        self._lock = threading.Lock()
-        self._queue = queue.Queue()
-        self._thread = self._last = None
-
-    def _start(self) -> None:
-        """Start a thread, with a queue of its own unless another one has died and left its queue."""
-        waiting = queue.Queue() if self._thread is None else self._queue
-        work = threading.Thread(target=self._work, args=(waiting, self._last), name="slime_store-journal", daemon=True)
-        work.start()
-        self._queue, self._thread, self._last = waiting, work, work
-        at_exit(self.flush)
-
-    def _wait_for_last(self) -> None:
-        with self._lock:
-            last = self._last
-        if last is not None and last is not threading.current_thread():
-            last.join()
-
-    def _work(self, waiting: queue.Queue[Any], before: threading.Thread | None) -> None:
-        if before is not None:
-            before.join()  # what was put before comes first
-        while True:
-            batch = [waiting.get()]
-            while len(batch) < _MAX_BATCH:
-                try:
-                    batch.append(waiting.get_nowait())
-                except queue.Empty:
-                    break
-            groups = [item for item in batch if isinstance(item, tuple)]
-            started = time.monotonic()
-            try:
-                if groups and not self._write(groups) and time.monotonic() - started > _PATIENCE_SECONDS:
-                    batch += _emptied(waiting)  # else each batch would wait as long, and ``flush`` for all of them
-            finally:
-                for item in batch:
-                    if isinstance(item, threading.Event):
-                        item.set()
-            if None in batch:
-                return
+    def _work(self, groups: list[tuple[int, Any]]) -> bool:
+        """Write groups; False to give up what is queued: it would wait as long, and ``flush`` for all of it."""
+        started = time.monotonic()
+        return self._write(groups) or time.monotonic() - started <= _PATIENCE_SECONDS
 
     def _write(self, groups: list[tuple[int, Any]]) -> bool:
         """Write groups; False when the store could not take them."""
@@ -166,16 +104,6 @@ class Journal:
             self._on_error(error)
         except Exception:
             _log.exception("a failure of the journal (%s) could not be reported", error)
-
-
-def _emptied(waiting: queue.Queue[Any]) -> list[Any]:
-    """Take out of a queue what is in it now."""
-    taken = []
-    while True:
-        try:
-            taken.append(waiting.get_nowait())
-        except queue.Empty:
-            return taken
 
 
 def _log_error(error: Exception) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TypeAlias
 
 from sqlalchemy import Connection
 
+from slime_store.database import closed_if_interrupted
 from slime_store.mapping.encode import prompt_digest
 from slime_store.repositories.prompts import PromptRepository
 from slime_store.repositories.questions.rollouts import RolloutQuestions
@@ -63,7 +63,7 @@ class Questions:
             rollouts.find(run, "eval", rollout_id, attempt)  # raises
 
 
-@contextmanager
+@closed_if_interrupted
 def asking(source: Source, where: SampleFilter | None) -> Iterator[Questions]:
     """Open a read transaction on a source. It never waits for a writer, and no writer for it.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
+import weakref
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
@@ -129,23 +131,47 @@ def test_every_failure_is_raised(store_url: str, writer: Writer) -> None:
     store.close()
 
 
-def test_flush_raises_a_failure_that_happens_while_it_waits(
-    store_url: str, writer: Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    call_back, go = Future._invoke_callbacks, threading.Event()  # type: ignore[attr-defined]
-
-    def call_back_later(self: Future[Any]) -> None:  # who waits for a future is woken before its callbacks run
-        assert go.wait(60)
-        call_back(self)
-
-    monkeypatch.setattr(Future, "_invoke_callbacks", call_back_later)
+def test_flush_raises_a_failure_that_happens_while_it_waits(store_url: str, writer: Writer) -> None:
     with opened(store_url) as store:
         run = store.run("contract")
         writer.is_broken = True
+        writer.go.clear()
         run.record_train(0, make_train_output(1, 1), background=True)
+        threading.Timer(0.1, writer.go.set).start()
         with pytest.raises(BackgroundRecordError, match="train rollout 0"):
             store.flush()
-        go.set()
+
+
+def test_a_callback_may_record_flush_and_close_on_the_writing_thread(store_url: str) -> None:
+    store, done = SampleStore.open(store_url), threading.Event()
+    run = store.run("contract")
+
+    def go_on(_future: Future[Any]) -> None:
+        for rollout_id in range(1, 3 * MAX_PENDING):
+            run.record_train(rollout_id, make_train_output(1, 1), background=True)
+        store.flush()
+        done.set()
+
+    run.record_train(0, make_train_output(1, 1), background=True).add_done_callback(go_on)
+    assert done.wait(60)
+    store.close()
+    with opened(store_url) as store:
+        assert len(store.run("contract").rollouts()) == 3 * MAX_PENDING
+
+
+def test_nothing_that_was_written_is_kept_in_memory_and_a_dropped_store_ends_its_thread(sqlite_url: str) -> None:
+    store = SampleStore.open(sqlite_url)
+    future = store.run("contract").record_train(0, make_train_output(1, 1), background=True)
+    future.result(60)
+    store.flush()
+    dropped = weakref.ref(future)
+    del future
+    assert dropped() is None
+    [thread] = [each for each in threading.enumerate() if each.name == "slime_store-writer"]
+    del store
+    gc.collect()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_a_failure_is_logged_even_if_nobody_asks(

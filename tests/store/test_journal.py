@@ -115,7 +115,7 @@ def test_put_flush_and_close_at_the_same_time_lose_nothing_and_end(sqlite_url: s
     try:
         with opened(sqlite_url) as store:
             run = store.run("run")
-            for round_ in range(60):
+            for round_ in range(12):
                 journal = run.recovery.journal()
                 journal.put(round_, group(0))
 
