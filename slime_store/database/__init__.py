@@ -4,7 +4,8 @@ from slime_store.database.after_fork import tell_after_fork
 from slime_store.database.bulk import chunked, in_binary, insert_rows
 from slime_store.database.changes import schema_change
 from slime_store.database.compaction import compact
-from slime_store.database.companions import Identity, check_only_name, draft_of, identity
+from slime_store.database.companions import Identity, check_only_name, identity
+from slime_store.database.drafts import draft_of, publish
 from slime_store.database.engine import create_store_engine, engine_config
 from slime_store.database.failures import translate_os_error, translated
 from slime_store.database.filesystem import filesystem_type
@@ -28,6 +29,7 @@ __all__ = [
     "in_binary",
     "insert_rows",
     "is_database",
+    "publish",
     "read",
     "reconnecting",
     "schema_change",

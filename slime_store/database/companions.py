@@ -8,7 +8,6 @@ and what was committed is lost (https://sqlite.org/howtocorrupt.html, 2.4 to 2.7
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from pathlib import Path
 from typing import TypeAlias
@@ -21,11 +20,6 @@ Identity: TypeAlias = "tuple[int, int] | None"
 
 _INFO = "slime_store_companions"
 _SUFFIXES = ("-wal", "-shm")
-
-
-def draft_of(path: Path) -> Path:
-    """Return a name, never used before, under which to make a file that is then linked or renamed to its own."""
-    return path.with_name(f".slime_store-{secrets.token_hex(8)}.new")
 
 
 def identity(path: str | os.PathLike[str]) -> Identity:
