@@ -16,10 +16,17 @@ from pathlib import Path
 
 LOCK_NAME = ".slime_store.lock"
 
+_PREFIX, _SUFFIX = ".slime_store-", ".new"
+
 
 def draft_of(path: Path) -> Path:
     """Return a name, never used before, under which to make a file that is then given its own."""
-    return path.with_name(f".slime_store-{secrets.token_hex(8)}.new")
+    return path.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
+
+
+def is_draft(name: str) -> bool:
+    """Tell whether a file is named as a draft is."""
+    return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
 
 
 def publish(draft: Path, path: Path) -> None:

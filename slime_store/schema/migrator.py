@@ -12,6 +12,8 @@ from sqlalchemy import Connection, Engine, inspect
 from slime_store.blobs import sync_directory
 from slime_store.config import StoreConfig
 from slime_store.database import (
+    check_only_name,
+    check_reading_name,
     create_store_engine,
     draft_of,
     engine_config,
@@ -65,11 +67,13 @@ def ensure_schema(engine: Engine, config: StoreConfig) -> None:
         ForeignDatabaseError: the file or database is another program's.
         DamagedStoreError: the file is damaged.
         InvalidUrlError: the path names a directory, or its directory does not exist.
-        DatabaseError: the database failed; the schema is as it was before.
+        DatabaseError: a second name of the file stands in the way, or the database failed; the schema is as it was.
     """
     if config.path is not None:
         if config.path.exists():
             check_path(config, config.path)
+            check_name = check_reading_name if config.read_only else check_only_name
+            check_name(config.path, config.display_url)
         elif config.read_only:
             raise StoreNotFoundError(config.display_url)
         else:
