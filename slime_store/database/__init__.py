@@ -4,12 +4,14 @@ from slime_store.database.after_fork import tell_after_fork
 from slime_store.database.bulk import chunked, in_binary, insert_rows
 from slime_store.database.changes import schema_change
 from slime_store.database.compaction import compact
-from slime_store.database.companions import Identity, check_only_name, draft_of, identity
+from slime_store.database.companions import Identity, identity
+from slime_store.database.drafts import draft_of, publish
 from slime_store.database.engine import create_store_engine, engine_config
 from slime_store.database.failures import translate_os_error, translated
 from slime_store.database.filesystem import filesystem_type
 from slime_store.database.interrupts import closed_if_interrupted
 from slime_store.database.journal import settle_journal, truncate_log
+from slime_store.database.names import check_only_name, check_reading_name
 from slime_store.database.pages import copy_pages
 from slime_store.database.recognition import is_database
 from slime_store.database.reconnection import reconnecting
@@ -18,6 +20,7 @@ from slime_store.database.transactions import read, write
 __all__ = [
     "Identity",
     "check_only_name",
+    "check_reading_name",
     "chunked",
     "closed_if_interrupted",
     "compact",
@@ -30,6 +33,7 @@ __all__ = [
     "in_binary",
     "insert_rows",
     "is_database",
+    "publish",
     "read",
     "reconnecting",
     "schema_change",

@@ -1,15 +1,14 @@
-"""The files of an open SQLite store: one name, and the same log and shared memory all along.
+"""The files of an open SQLite store: the same log and shared memory all along.
 
-SQLite finds a database's write-ahead log (``-wal``) and its index (``-shm``) by the database's name. Under two names,
-or when somebody removes or replaces these files while the database is open, its users no longer know of each other,
-and what was committed is lost (https://sqlite.org/howtocorrupt.html, 2.4 to 2.7). Each look costs a few microseconds.
+SQLite finds a database's write-ahead log (``-wal``) and its index (``-shm``) by the database's name. When somebody
+removes or replaces these files while the database is open, or under two names (see ``names``), its users no longer know
+of each other, and what was committed is lost (https://sqlite.org/howtocorrupt.html, 2.4 to 2.7). Each look costs a few
+microseconds.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
-import time
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,11 +20,6 @@ Identity: TypeAlias = "tuple[int, int] | None"
 
 _INFO = "slime_store_companions"
 _SUFFIXES = ("-wal", "-shm")
-
-
-def draft_of(path: Path) -> Path:
-    """Return a name, never used before, under which to make a file that is then linked or renamed to its own."""
-    return path.with_name(f".slime_store-{secrets.token_hex(8)}.new")
 
 
 def identity(path: str | os.PathLike[str]) -> Identity:
@@ -65,28 +59,3 @@ def check_companions(connection: Connection, path: Path, display_url: str) -> No
                 f"{path.name}{suffix} was removed or replaced while the store was open; what is recorded now would be "
                 "lost. Close the store in every process, which saves what is in the log, then open it again",
             )
-
-
-def check_only_name(path: Path, display_url: str) -> None:
-    """Make sure that no hard link gives the file a second name.
-
-    Raises:
-        DatabaseError: one does.
-    """
-    path = Path(os.path.realpath(path))
-    for _ in range(5):
-        try:
-            n_names = os.stat(path).st_nlink
-            if n_names < 2:
-                return
-            n_drafts = sum(identity(draft) == identity(path) for draft in path.parent.glob(".slime_store-*.new"))
-        except OSError:
-            return  # whoever opens the file says what is wrong
-        if n_names - n_drafts < 2:
-            return
-        time.sleep(0.01)  # the draft may have gone between the two looks
-    raise DatabaseError(
-        display_url,
-        "the file has a second name (a hard link), and SQLite would keep a log for each; remove the link, or copy the "
-        "file",
-    )

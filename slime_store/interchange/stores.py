@@ -5,7 +5,13 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from slime_store.errors import AlreadyImportedError
+from slime_store.errors import (
+    AlreadyImportedError,
+    ArraysPrunedError,
+    BlobCorruptError,
+    BlobMissingError,
+    UnsupportedValueError,
+)
 from slime_store.interchange.dumps import Kind
 from slime_store.interchange.reports import ImportedFile
 from slime_store.store import Run, SampleStore
@@ -17,7 +23,9 @@ def import_store(run: Run, path: Path, *, strict: bool = False) -> list[Imported
     """Record every rollout and attempt of a store file, with the data source's states, each once.
 
     Of a store with several runs, the run of the same name is taken; if there is none, all of them. Each rollout goes to
-    the session of the process that recorded it. One that a later session has made anew comes without its state.
+    the session of the process that recorded it. One that a later session has made anew comes without its state. One
+    whose arrays were pruned, or which is damaged, fails and does not stop the rest: recorded without what it has lost,
+    it would pass for a whole one.
 
     Raises:
         SchemaError: the file is no store.
@@ -35,6 +43,7 @@ def import_store(run: Run, path: Path, *, strict: bool = False) -> list[Imported
 
 def _import_one(run: Run, there: Run, info: RolloutInfo, path: Path, strict: bool) -> ImportedFile:
     kind: Kind = "train" if info.kind == "train" else "eval"
+    which = f"attempt {info.attempt} of {kind} rollout {info.rollout_id} of run {info.run!r}"
     what = f"{info.run}|{kind}|{info.rollout_id}|{info.attempt}|{info.started_at}|{info.n_tokens}"
     digest = hashlib.sha256(what.encode()).digest()  # the time of recording, to the microsecond, tells it from others
     try:
@@ -51,6 +60,12 @@ def _import_one(run: Run, there: Run, info: RolloutInfo, path: Path, strict: boo
         recorded = record_import(run, info.rollout_id, output, source, state=state, strict=strict)
     except AlreadyImportedError as error:
         return ImportedFile(str(path), "skipped", kind, info.rollout_id, error.attempt, reason=str(error))
+    except ArraysPrunedError:
+        lost = f"the arrays of {which} were pruned"
+        reason = f"{lost}; what is left of it comes along only with `slime-store db copy`"
+        return ImportedFile(str(path), "failed", kind, info.rollout_id, reason=reason)
+    except (BlobCorruptError, BlobMissingError, UnsupportedValueError) as error:
+        return ImportedFile(str(path), "failed", kind, info.rollout_id, reason=f"{which}: {error}")
     return ImportedFile(
         str(path), "recorded", kind, info.rollout_id, recorded.attempt, recorded.n_samples, nesting="given"
     )

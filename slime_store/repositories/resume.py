@@ -135,6 +135,14 @@ class ResumeRepository:
         rows: list[Row[Any]] = list(self._connection.execute(query))
         return rows
 
+    def recording_since(self, rollout_pk: int) -> set[int]:
+        """Return the sessions that have recorded or journalled anything after a rollout of this key; imports apart."""
+        imported = select(ImportRow.rollout_pk).where(ImportRow.rollout_pk == RolloutRow.id).exists()
+        query = select(RolloutRow.session_pk).where(
+            RolloutRow.run_pk == self._run_pk, RolloutRow.id > rollout_pk, ~imported
+        )
+        return set(self._connection.execute(query.distinct()).scalars())
+
     def next_journal_number(self, rollout_id: int) -> int:
         """Return the number that the next journalled group of a rollout takes."""
         last = select(func.max(RolloutRow.attempt)).where(

@@ -83,6 +83,10 @@ class RunRepository:
         same = SessionRow.id == pk, SessionRow.run_pk == run_pk, SessionRow.pid == pid
         return self._connection.execute(select(SessionRow.started_at).where(*same)).scalar() == started_at
 
+    def newest_rollout(self) -> int:
+        """Return a key that no rollout or journalled group of a locked run exceeds which is there now."""
+        return self._connection.execute(select(func.max(RolloutRow.id))).scalar() or 0
+
     def get(self, name: str) -> StoredRun:
         """Return a run.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -11,9 +12,12 @@ from sqlalchemy import Connection, Engine, inspect
 from slime_store.blobs import sync_directory
 from slime_store.config import StoreConfig
 from slime_store.database import (
+    check_only_name,
+    check_reading_name,
     create_store_engine,
     draft_of,
     engine_config,
+    publish,
     read,
     schema_change,
     settle_journal,
@@ -63,11 +67,13 @@ def ensure_schema(engine: Engine, config: StoreConfig) -> None:
         ForeignDatabaseError: the file or database is another program's.
         DamagedStoreError: the file is damaged.
         InvalidUrlError: the path names a directory, or its directory does not exist.
-        DatabaseError: the database failed; the schema is as it was before.
+        DatabaseError: a second name of the file stands in the way, or the database failed; the schema is as it was.
     """
     if config.path is not None:
         if config.path.exists():
             check_path(config, config.path)
+            check_name = check_reading_name if config.read_only else check_only_name
+            check_name(config.path, config.display_url)
         elif config.read_only:
             raise StoreNotFoundError(config.display_url)
         else:
@@ -149,7 +155,7 @@ def lost_rows(before: dict[str, int], after: dict[str, int]) -> str:
 def create_file(config: StoreConfig, path: Path) -> None:
     """Create the file of a new store, complete or not at all.
 
-    It is made under another name in the same directory and linked to its own when it is finished: no process ever sees
+    It is made under another name in the same directory and given its own when it is finished: no process ever sees
     half a store, a crash leaves none behind, and of many processes the first one wins.
     """
     if not path.parent.is_dir():
@@ -166,23 +172,14 @@ def create_file(config: StoreConfig, path: Path) -> None:
             upgrade(engine)
         finally:
             engine.dispose()
-        _publish(draft, path)
+        with contextlib.suppress(FileExistsError):  # another process was first
+            publish(draft, path)
+            sync_directory(path.parent)
     except OSError as error:
         raise translate_os_error(error, config, "cannot create the file") from error
     finally:
         for suffix in ("", "-wal", "-shm", "-journal"):
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
-
-
-def _publish(draft: Path, path: Path) -> None:
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        return
-    except OSError:  # a file system without links
-        if not path.exists():
-            os.rename(draft, path)
-    sync_directory(path.parent)
 
 
 def _revision_or_none(connection: Connection) -> str | None:

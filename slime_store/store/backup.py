@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from slime_store.blobs import BlobDirectory, sync_directory
 from slime_store.config import StoreConfig
-from slime_store.database import copy_pages, draft_of, engine_config, read, translated
+from slime_store.database import copy_pages, draft_of, engine_config, publish, read, translated
 from slime_store.errors import BackupError
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.store.copying import copy_snapshot
@@ -82,12 +82,14 @@ def _publish(path: str | os.PathLike[str], fill: Callable[[Path], tuple[str, ...
         if names:
             os.rename(drafts.root, directory.root)
         try:
-            _name(draft, target)
+            publish(draft, target)
         except BaseException:
             if names:
                 os.rename(directory.root, drafts.root)
             raise
         sync_directory(target.parent)
+    except FileExistsError:
+        raise BackupError(str(target), f"{target.name} exists already; choose another name, or remove it") from None
     except OSError as error:
         raise BackupError(str(target), error.strerror or str(error)) from error
     finally:
@@ -95,18 +97,6 @@ def _publish(path: str | os.PathLike[str], fill: Callable[[Path], tuple[str, ...
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
         shutil.rmtree(drafts.root, ignore_errors=True)
     return BackupReport(str(target), size, len(names), file_bytes, missing)
-
-
-def _name(draft: Path, target: Path) -> None:
-    """Give the finished draft its name, unless somebody else has taken it meanwhile."""
-    try:
-        os.link(draft, target)
-    except FileExistsError:
-        raise BackupError(str(target), f"{target.name} exists already; choose another name, or remove it") from None
-    except OSError:  # a file system without links
-        if target.exists():
-            raise
-        os.rename(draft, target)
 
 
 def backup_name(config: StoreConfig, revision: str) -> Path:

@@ -45,9 +45,9 @@ def copy_store(
     Every run, session, weight version, checkpoint and adoption, every rollout with all attempts and the journalled
     groups of rollouts under way, imports, prompts, blobs and side files. A rollout is copied in one transaction: a copy
     that was interrupted is gone on with by running it again, and running it after more was recorded brings the target
-    up to date, deleting there what was deleted in the source. In the end every rollout's stored bytes are compared on
-    both sides, and every shared content with its digest. Memory stays at about two payloads
-    and 16 MB, whatever the number of samples.
+    up to date, deleting there the rollouts that were deleted in the source. In the end every rollout's stored bytes
+    are compared on both sides, and every shared content with its digest. Memory stays at about two payloads and 16 MB,
+    whatever the number of samples.
 
     Args:
         source: an open store; read-only will do. Others may go on writing to it.
@@ -55,7 +55,8 @@ def copy_store(
         progress: called with (steps done, steps).
 
     Raises:
-        CopyError: the target holds something else, or is not like the source in the end.
+        CopyError: the target holds something else, be it a run that was deleted in the source; or in the end it is not
+            like the source.
         SchemaError: the target is no store that this version can use.
         DatabaseError: one of the databases failed; what was copied so far stays, and running it again goes on.
     """
@@ -129,7 +130,11 @@ class _Copy:
         return CopyRepository(connection, self._target.blobs(connection))
 
     def _check_target(self) -> None:
-        """Refuse a target with runs or sessions that do not come from the source."""
+        """Refuse a target with runs or sessions that the source has not.
+
+        Whether the source had a run once, nothing says: it may as well be one that somebody made in the target, or the
+        last copy of one that is newer than the backup from which the source was restored. So none is deleted unasked.
+        """
         for table in (cast(Table, RunRow.__table__), cast(Table, SessionRow.__table__)):
             with self._reading() as connection:
                 theirs = self._there(connection).rows(table)
@@ -137,9 +142,16 @@ class _Copy:
                 ours = self._here(connection).rows(table)
             for pk, row in ours.items():
                 if pk not in theirs or any(theirs[pk][name] != row[name] for name in _FIXED[table.name]):
-                    which = f"run {row['name']!r}" if table.name == "runs" else f"a session of process {row['pid']}"
-                    reason = f"it holds {which}, which the source has not; copy to an empty place"
+                    reason = f"it holds {self._foreign(table, row)}copy to an empty place"
                     raise CopyError(self._target.config.display_url, reason)
+
+    def _foreign(self, table: Table, row: dict[str, Any]) -> str:
+        if table.name == "sessions":
+            return f"a session of process {row['pid']}, which the source has not; "
+        return (
+            f"run {row['name']!r}, which the source has not; if it was deleted there, delete it in the target too "
+            "(`slime-store run delete`), else "
+        )
 
     def _bring_up_to_date(self) -> bool:
         """Copy what the target lacks and delete what the source lacks; tell whether there was anything to do."""

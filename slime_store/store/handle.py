@@ -67,7 +67,6 @@ class StoreHandle:
             if self._engine is None:
                 engine = create_store_engine(self.config)
                 try:
-                    self._check_only_name()
                     ensure_schema(engine, self.config)
                 except BaseException:
                     engine.dispose()
@@ -92,7 +91,8 @@ class StoreHandle:
         with write(self.engine) as connection:
             yield connection
             self._check_same_file()
-            self._check_only_name()
+            if self.config.path is not None:
+                check_only_name(self.config.path, self.config.display_url)
 
     def check_writable(self, operation: str) -> None:
         """Refuse at once what a transaction would refuse later.
@@ -126,10 +126,6 @@ class StoreHandle:
 
     def _file_identity(self) -> Identity:
         return None if self.config.path is None else identity(self.config.path)
-
-    def _check_only_name(self) -> None:
-        if self.config.path is not None and not self.config.read_only:
-            check_only_name(self.config.path, self.config.display_url)
 
     def _check_same_file(self) -> None:
         """Refuse to go on with a file that was moved away or replaced: what is written to it would be lost."""

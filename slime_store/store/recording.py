@@ -54,8 +54,8 @@ OnConflict = Literal["new_attempt", "replace", "error"]
 class JournalClearing:
     """What a rollout has of the journal, and which journalled groups it makes needless.
 
-    Needless are also those of earlier sessions that nobody keeps. Those of later sessions are left alone: another
-    process writes to the run as well.
+    Needless are also those of earlier sessions that nobody keeps. Those of later sessions, and of earlier ones that
+    have recorded or journalled anything since this one began, are left alone: another process writes to the run too.
 
     Attributes:
         served: group indexes that it has from earlier sessions' journal. Their weight versions stay those sessions'.
@@ -279,15 +279,21 @@ class _Recording:
             self.files_to_remove += delete_rollouts(self._connection, self._rollouts, self._blobs, pks)
 
     def _superseded(self, clearing: JournalClearing) -> list[int]:
-        """Keys of the journalled groups that this rollout makes needless; those of later sessions are these's own."""
+        """Keys of the journalled groups that this rollout makes needless; sessions under way keep theirs."""
+        run_pk, own = self._request.run_pk, self._session_pk
+        repository = ResumeRepository(self._connection, run_pk)
+        rows = [row for row in repository.journal() if row.session_pk <= own]
+        under_way = set()
+        if any(row.session_pk != own for row in rows):
+            under_way = repository.recording_since(self._sessions.newest_before(run_pk, own)) - {own}
         return [
             row.pk
-            for row in ResumeRepository(self._connection, self._request.run_pk).journal()
-            if row.session_pk <= self._session_pk
+            for row in rows
+            if row.session_pk not in under_way
             and (
                 (clearing.whole and row.rollout_id <= self._request.rollout_id)
                 or row.group_index in clearing.groups
-                or (row.session_pk != self._session_pk and row.group_index not in clearing.keep)
+                or (row.session_pk != own and row.group_index not in clearing.keep)
             )
         ]
 

@@ -93,7 +93,7 @@ class Sessions:
             key, _ = runs.add_session(
                 run_pk, host=host, pid=os.getpid(), client=_client(), config=config, now=started_at
             )
-        return _Session(key, started_at)
+        return _Session(key, started_at, runs.newest_rollout())
 
     def _known(self, run_pk: int) -> _Known:
         return os.getpid(), self._store(), run_pk
@@ -117,6 +117,14 @@ class Sessions:
             *(run, own.ordinal, other.ordinal, other.pid, other.host, other.started_at.isoformat(" ", "seconds")),
         )
 
+    def newest_before(self, run_pk: int, session_pk: int) -> int:
+        """Return a key that rollouts and journalled groups exceed which came after this process's session began.
+
+        0 for a session that is not this process's, or has ended.
+        """
+        session = _registry.sessions.get(self._known(run_pk))
+        return session.newest_before if session is not None and session.key == session_pk else 0
+
     def end_run(self, run_pk: int) -> None:
         """End this process's session in a run that was deleted."""
         with _registry.lock:
@@ -135,10 +143,11 @@ class Sessions:
 
 @dataclass(frozen=True)
 class _Session:
-    """A session of this process, and the handles that take part and are still there."""
+    """A session of this process, the newest rollout before it, and the handles that take part and are still there."""
 
     key: int
     started_at: datetime
+    newest_before: int
     handles: weakref.WeakSet[Sessions] = field(default_factory=weakref.WeakSet)
 
 

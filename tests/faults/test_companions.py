@@ -11,6 +11,7 @@ import pytest
 
 from slime_store import Sample, SampleStore
 from slime_store.database.filesystem import FileMountWarning
+from slime_store.database.names import SecondNameWarning
 from slime_store.errors import DatabaseError
 from tests.faults.given import FORK, PATIENCE_SECONDS
 
@@ -134,6 +135,56 @@ def test_a_file_with_two_names_is_refused_for_writing(path: Path, tmp_path: Path
     os.unlink(tmp_path / "link.db")
     run.record_train(1, [[Sample()]])
     assert [info.rollout_id for info in run.rollouts()] == [0, 1]
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_a_reader_by_a_second_name_is_refused_while_there_is_a_log_by_the_first(
+    path: Path, tmp_path: Path, suffix: str
+) -> None:
+    _record(path, 0)
+    link = tmp_path / "link.db"
+    os.link(path, link)
+    if suffix == "-wal":
+        os.unlink(link)
+        writer = SampleStore.open(path)
+        writer.run("run").record_train(1, [[Sample()]])
+        os.link(path, link)
+    else:  # of a writer that was killed; SQLite plays it back for those only who come by this name
+        Path(f"{path}{suffix}").write_bytes(b"what the pages were")
+    for _ in range(2):
+        with pytest.raises(DatabaseError, match=rf"link\.db.*store\.db{suffix} .*open it as store\.db"):
+            SampleStore.open(link, read_only=True).run("run", create=False)
+    if suffix == "-wal":
+        with SampleStore.open(path, read_only=True) as reader:
+            assert len(reader.run("run", create=False).rollouts()) == 2  # this one sees the log
+        writer.close()
+    else:
+        os.unlink(f"{path}{suffix}")
+    with SampleStore.open(link, read_only=True) as reader:
+        assert len(reader.run("run", create=False).rollouts()) == (2 if suffix == "-wal" else 1)
+
+
+def test_a_file_with_two_names_and_no_log_is_read_by_each_of_them(path: Path, tmp_path: Path) -> None:
+    _record(path, 0)
+    link = tmp_path / "link.db"
+    os.link(path, link)
+    with SampleStore.open(link, read_only=True) as one, SampleStore.open(path, read_only=True) as other:
+        for store in (one, other, one):
+            assert [info.rollout_id for info in store.run("run", create=False).rollouts()] == [0]
+        one.backup(tmp_path / "backup.db")
+    os.unlink(link)
+    _record(path, 1)
+
+
+def test_a_reader_is_warned_of_a_second_name_that_is_in_another_directory(path: Path, tmp_path: Path) -> None:
+    _record(path, 0)
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link.db"
+    os.link(path, link)
+    for name in (link, path):
+        with pytest.warns(SecondNameWarning, match=rf"{name} has 1 other name.*elsewhere.*is not seen"):
+            assert SampleStore.open(name, read_only=True).runs()
+        assert SampleStore.open(name, read_only=True).runs()  # a second warning would be an error
 
 
 def test_the_name_under_which_a_store_was_made_is_no_second_name(path: Path, tmp_path: Path) -> None:

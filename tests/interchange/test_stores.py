@@ -112,3 +112,49 @@ def test_a_spooled_rollout_that_was_made_anew_since_does_not_move_the_data_sourc
             import_path(run, tmp_path / "spool.db")
         assert [info.attempt for info in run.rollouts(attempts=True)] == [1, 2]
         assert run.resume().state == {"sample_offset": 1}
+
+
+def test_what_was_pruned_is_named_and_the_rest_comes_in(store_url: str, tmp_path: Path) -> None:
+    old = tmp_path / "old.db"
+    with SampleStore.open(old) as store:
+        run = store.run("r")
+        for number in range(3):
+            run.record_train(number, make_train_output(1, 2, seed=number), state={"sample_offset": number})
+            run.record_eval(number, make_eval_output(seed=number))
+        run.recovery.record_checkpoint(2)
+        run.prune(keep_arrays_last=1)
+        run.record_train(0, make_train_output(1, 1, seed=9))
+    lost = [("train", 0), ("eval", 0), ("train", 1), ("eval", 1)]
+    kept = [("train", 0), ("train", 2), ("eval", 2)]
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        for n_recorded, n_skipped in ((3, 0), (0, 3)):
+            report = import_path(run, old)
+            assert sorted((each.kind, each.rollout_id) for each in report.failed) == sorted(lost)
+            assert (len(report.recorded), len(report.skipped)) == (n_recorded, n_skipped)
+        assert sorted((info.kind, info.rollout_id) for info in run.rollouts(attempts=True)) == sorted(kept)
+        assert_same(run.load_train(0, sample_type=Sample), make_train_output(1, 1, seed=9))
+        assert_same(run.load_train(2, sample_type=Sample), make_train_output(1, 2, seed=2))
+        assert run.recovery.load_state(2) == {"sample_offset": 2}
+    reasons = [each.reason for each in report.failed]
+    what = "the arrays of attempt 1 of train rollout 0 of run 'r' were pruned"
+    assert f"{what}; what is left of it comes along only with `slime-store db copy`" in reasons
+    done = invoke("--store", store_url, "import", str(old), "--run", "r", "--format", "csv")
+    assert done.exit_code == 1 and all(reason in done.stderr for reason in reasons)
+
+
+def test_a_damaged_rollout_of_a_store_is_named_and_the_rest_comes_in(store_url: str, tmp_path: Path) -> None:
+    old = tmp_path / "old.db"
+    _spool(old, [0, 1, 2], {})
+    with closing(sqlite3.connect(old)) as connection, connection:
+        connection.execute("UPDATE sample_arrays SET data = x'00' WHERE rollout_pk = 2")
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        report = import_path(run, old)
+        assert [(each.action, each.rollout_id) for each in report.files] == [
+            ("recorded", 0),
+            ("failed", 1),
+            ("recorded", 2),
+        ]
+        assert "attempt 1 of train rollout 1 of run 'r': stored bytes are damaged" in report.failed[0].reason
+        assert [info.rollout_id for info in run.rollouts()] == [0, 2]

@@ -86,6 +86,35 @@ def test_a_file_system_without_links_works_too(
     assert stored_revision(open_store(tmp_path / "store.db")) == HEAD
 
 
+def test_h2_without_links_a_new_store_never_replaces_one_that_was_just_made(
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, prompts = os.rename, "INSERT INTO prompts (digest, text) VALUES (:digest, '')"
+
+    def no_link(*_arguments: object) -> None:
+        raise PermissionError
+
+    def slow(source: Path, target: Path) -> None:
+        time.sleep(0.1)  # as long as it takes another one to make a store there, to write to it and to close it
+        real(source, target)
+
+    def work(number: int) -> None:
+        engine = open_store(tmp_path / "store.db")
+        with write(engine) as connection:
+            connection.execute(text(prompts), {"digest": bytes([number])})
+        engine.dispose()
+
+    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(os, "rename", slow)
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with read(open_store(tmp_path / "store.db")) as connection:
+        assert connection.scalar(text("SELECT count(*) FROM prompts")) == 3
+
+
 def open_and_write(url: str, number: int, barrier: Barrier) -> None:
     import alembic.command  # noqa: F401  all arrive at the database together
 

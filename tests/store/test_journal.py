@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sqlalchemy import select
 
-from slime_store import Run, Sample, SampleStore
+from slime_store import RolloutFnTrainOutput, Run, Sample, SampleStore
 from slime_store.errors import InvalidOutputError, StoreError
+from slime_store.models import SessionRow
 from slime_store.store import journal as journal_module
+from slime_store.store.imports import ImportSource, record_import
 from slime_store.store.prepared import prepare_train
 from slime_store.store.recording import JournalClearing
 from slime_store.testing.contract.opening import opened
@@ -237,6 +240,78 @@ def test_the_journal_of_a_session_that_began_later_is_not_cleared(store_url: str
     with SampleStore.open(store_url) as store:  # as the next session does with those that it has not taken over
         prepare_train(2, [group(2)], state={}, clear_journal=clear).store(store.run("run"))
         assert indexes(store.run("run")) == []
+
+
+OLDER = """
+import sys
+from slime_store import Sample, SampleStore
+from slime_store.store.prepared import prepare_train
+from slime_store.store.recording import JournalClearing
+with SampleStore.open(sys.argv[1]) as store:
+    run = store.run("run")
+    journal = run.recovery.journal()
+    for line in sys.stdin:
+        word, number = line.split()
+        group = [Sample(index=int(number), group_index=int(number), reward=1.0)]
+        if word == "journal":
+            journal.put(0, group)
+            journal.flush()
+        else:
+            prepare_train(0, [group], state={}, clear_journal=JournalClearing(whole=True)).store(run)
+        print(word, number, flush=True)
+"""
+
+
+def test_the_journal_of_an_older_session_that_is_still_recording_is_not_cleared(store_url: str) -> None:
+    """Two trainings write to one run: what the older one has journalled is its own until it records it."""
+    older = subprocess.Popen(
+        [sys.executable, "-c", OLDER, store_url],
+        env={**os.environ, "PYTHONPATH": str(Path(journal_module.__file__).parents[2])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def tell(what: str) -> None:
+        assert older.stdin is not None and older.stdout is not None
+        print(what, file=older.stdin, flush=True)
+        assert older.stdout.readline().strip() == what
+
+    with older, opened(store_url) as store:
+        tell("journal 0")
+        run = store.run("run")
+        run.recovery.begin_session(checkpoint_rollout_id=None)
+        assert indexes(run) == [0]
+        tell("journal 1")
+        for rollout_id, clear in enumerate([JournalClearing(whole=True), JournalClearing(groups=frozenset({0, 1, 7}))]):
+            prepare_train(rollout_id, [group(7)], state={}, clear_journal=clear).store(run)
+            assert indexes(run) == [0, 1]
+        tell("record 0")  # its own record makes them needless
+        assert indexes(run) == []
+        tell("journal 3")
+        older.communicate(timeout=_PATIENCE)
+        prepare_train(6, [group(6)], state={}, clear_journal=JournalClearing(whole=True)).store(run)
+        assert indexes(run) == [3]  # nobody can tell whether it only pauses
+    with opened(store_url) as store:  # it has been silent since this session began
+        prepare_train(7, [group(7)], state={}, clear_journal=JournalClearing(whole=True)).store(store.run("run"))
+        assert indexes(store.run("run")) == []
+
+
+def test_what_an_import_adds_to_an_older_session_does_not_keep_its_journal(store_url: str) -> None:
+    with opened(store_url) as store:
+        older = store.run("run")
+        journal = older.recovery.journal()
+        journal.put(0, group(0))
+        journal.close()
+        with store._handle.reading() as connection:
+            (session_pk,) = connection.execute(select(SessionRow.id)).scalars()
+    with opened(store_url) as store:
+        run = store.run("run")
+        run.recovery.begin_session(checkpoint_rollout_id=None)
+        source = ImportSource(b"content", "spool.db", "given", {}, session_pk)
+        record_import(run, 0, RolloutFnTrainOutput([group(9)]), source)
+        prepare_train(1, [group(1)], state={}, clear_journal=JournalClearing(whole=True)).store(run)
+        assert indexes(run) == []
 
 
 @pytest.mark.parametrize("number", [2**70, None, "7", 2.0, True])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,37 @@ def test_side_files_are_copied_where_they_cannot_be_linked(
     assert all(path.stat().st_nlink == 1 for path in copies)
     with opened(f"sqlite:///{tmp_path / 'backup.db'}") as store:
         assert store.verify().ok
+
+
+def test_of_two_backups_at_once_without_links_the_first_one_keeps_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, done = os.rename, list[str]()
+
+    def no_link(*_: object) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    def slow(source: Path, target: Path) -> None:
+        time.sleep(0.1)  # as long as it takes the other one to give its backup the name
+        real(source, target)
+
+    def work(name: str) -> None:
+        with SampleStore.open(tmp_path / f"{name}.db") as store, contextlib.suppress(BackupError):
+            store.backup(tmp_path / "backup.db")
+            done.append(name)
+
+    for name in "ab":
+        with SampleStore.open(tmp_path / f"{name}.db") as store:
+            store.run(name).record_train(0, make_train_output(1, 1))
+    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(os, "rename", slow)
+    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with SampleStore.open(tmp_path / "backup.db", read_only=True) as store:
+        assert [run.name for run in store.runs()] == done
 
 
 def test_a_store_in_memory_can_be_backed_up(tmp_path: Path) -> None:

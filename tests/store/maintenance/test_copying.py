@@ -153,6 +153,30 @@ def test_a_copy_that_somebody_has_written_to_is_refused(store_url: str, target_u
     assert_same(loaded_train(target_url, 50), make_train_output())
 
 
+def test_a_copy_goes_on_after_a_whole_run_once_it_is_deleted_there_too(store_url: str, target_url: str) -> None:
+    """Nothing tells a run that was deleted in the source from one that somebody made in the target."""
+    with opened(store_url) as store:
+        for name in ("gone", "kept"):
+            store.run(name).record_train(0, make_train_output(1, 2))
+        copy_store(store, target_url)
+        store.delete_run("gone")
+        store.run("kept").record_train(1, make_train_output(1, 2))
+        before = counts(target_url)
+        with pytest.raises(CopyError, match=r"run 'gone', which the source has not.*delete it in the target too"):
+            copy_store(store, target_url)
+        assert counts(target_url) == before
+        with opened(target_url) as copy:
+            copy.delete_run("gone")
+        report = copy_store(store, target_url)
+        assert (report.n_runs, report.n_present, report.n_copied, report.n_verified) == (1, 1, 1, 2)
+        store.run("gone").record_train(0, make_train_output(1, 1))  # its name, but not its keys, are given again
+        assert copy_store(store, target_url).n_runs == 2
+        expected = store.runs()
+    with opened(target_url) as copy:
+        assert copy.runs() == expected
+        assert copy.verify(grace_seconds=-1).problems == ()
+
+
 def test_a_difference_between_the_two_is_found(store_url: str, target_url: str) -> None:
     make_filled(store_url)
     with opened(store_url, read_only=True) as store:
