@@ -113,6 +113,7 @@ def test_an_interrupt_at_a_line_holds_no_thread_up(store_url: str, work: Callabl
             if error is None:
                 break
         assert tried > 2
+        print(f"{tried - 1} interrupts, no thread held up")
         in_time(store.flush)
         in_time(journal.close)
         recorded = {info.rollout_id for info in run.rollouts()}
