@@ -1,6 +1,6 @@
 """Engines, transactions and bulk inserts; knows no table by name."""
 
-from slime_store.database.after_fork import tell_after_fork
+from slime_store.database.after_fork import members, tell_after_fork
 from slime_store.database.bulk import chunked, in_binary, insert_rows
 from slime_store.database.changes import schema_change
 from slime_store.database.compaction import compact
@@ -11,7 +11,7 @@ from slime_store.database.failures import translate_os_error, translated
 from slime_store.database.filesystem import filesystem_type
 from slime_store.database.interrupts import closed_if_interrupted
 from slime_store.database.journal import settle_journal, truncate_log
-from slime_store.database.names import check_only_name, check_reading_name
+from slime_store.database.names import check_only_name, check_reading_name, remove_first_name
 from slime_store.database.pages import copy_pages
 from slime_store.database.recognition import is_database
 from slime_store.database.reconnection import reconnecting
@@ -33,9 +33,11 @@ __all__ = [
     "in_binary",
     "insert_rows",
     "is_database",
+    "members",
     "publish",
     "read",
     "reconnecting",
+    "remove_first_name",
     "schema_change",
     "settle_journal",
     "tell_after_fork",

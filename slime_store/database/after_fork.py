@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 
 class Forked(Protocol):
@@ -14,6 +14,8 @@ class Forked(Protocol):
         """Start afresh in the child."""
 
 
+T = TypeVar("T")
+
 _living: weakref.WeakSet[Forked] = weakref.WeakSet()
 
 
@@ -22,8 +24,17 @@ def tell_after_fork(thing: Forked) -> None:
     _living.add(thing)
 
 
+def members(things: weakref.WeakSet[T]) -> list[T]:
+    """Return what a set holds now. Walking one is Python's own code, which fails when another thread adds to it."""
+    while True:
+        try:
+            return list(things)
+        except RuntimeError:
+            pass
+
+
 def _tell_all() -> None:
-    for thing in list(_living):
+    for thing in members(_living):
         thing.after_fork()
 
 

@@ -8,6 +8,7 @@ locks as well. One lock for a directory, not for a name, which may have several 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -15,6 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LOCK_NAME = ".slime_store.lock"
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+"""What `link` says where there are none, by file system."""
 
 _PREFIX, _SUFFIX = ".slime_store-", ".new"
 
@@ -40,9 +44,9 @@ def publish(draft: Path, path: Path) -> None:
     """
     try:
         os.link(draft, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without links
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
         with _locked(path.parent):
             if os.path.lexists(path):
                 raise FileExistsError(path) from None
@@ -51,10 +55,10 @@ def publish(draft: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock. Its file goes afterwards; one that a killed process left locks nobody out."""
+    """Hold the directory's lock. Its file goes afterwards; one that is left over locks out nobody who may read it."""
     path = directory / LOCK_NAME
     while True:
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+        descriptor = os.open(path, os.O_CREAT | os.O_RDONLY, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if not _is_still(path, descriptor):

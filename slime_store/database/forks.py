@@ -11,6 +11,7 @@ fork up.
 
 from __future__ import annotations
 
+import _thread
 import logging
 import os
 import threading
@@ -23,6 +24,7 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.pool import StaticPool
 
+from slime_store.database.after_fork import members
 from slime_store.database.interrupts import closed_if_interrupted
 
 FORK_WAIT_SECONDS = 30.0
@@ -33,6 +35,7 @@ _POLL_SECONDS = 0.002
 _log = logging.getLogger("slime_store")
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+_interrupted: list[bool] = []  # Ctrl-C came while a fork was waiting
 _abandoned: list[Any] = []  # pools of the parent: never closed by the child
 
 
@@ -46,12 +49,12 @@ class _Transaction:
 class _Gate:
     """Knows the threads that are inside a transaction.
 
-    Its lock is a plain one, and who must wait looks again and again: `threading.Condition` is entered by a function of
-    Python, where an interrupt can come between taking the lock and the line that would let go of it.
+    It has no lock, which a signal handler could find taken by what it interrupted: whoever begins says so and then
+    looks for forks, whoever forks says so and then looks for transactions, so that one of the two sees the other. Who
+    must wait looks again and again.
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
         self.active: weakref.WeakSet[_Transaction] = weakref.WeakSet()
         self.forking: set[int] = set()  # threads: several may fork at once, and the first to end opens for itself only
 
@@ -63,26 +66,26 @@ class _Gate:
                 time.sleep(_POLL_SECONDS)
             yield
         finally:
-            with self.lock:
-                self.active.discard(transaction)
+            self.active.discard(transaction)
 
     def _begin(self, transaction: _Transaction) -> bool:
-        with self.lock:
-            if self.forking and all(each.thread != transaction.thread for each in self.active):
-                return False
-            self.active.add(transaction)
+        self.active.add(transaction)
+        if not self.forking:
             return True
+        if any(each.thread == transaction.thread and each is not transaction for each in members(self.active)):
+            return True
+        self.active.discard(transaction)
+        return False
 
     def close(self) -> bool:
         """Let no transaction begin and wait for those that run; tell whether all have ended in time."""
         thread, deadline = threading.get_ident(), time.monotonic() + FORK_WAIT_SECONDS
         self.forking.add(thread)
-        while time.monotonic() < deadline:
-            with self.lock:
-                if all(each.thread == thread for each in self.active):
-                    return True
+        while any(each.thread != thread for each in members(self.active)):
+            if time.monotonic() > deadline:
+                return False
             time.sleep(_POLL_SECONDS)
-        return False
+        return True
 
     def open(self) -> None:
         self.forking.discard(threading.get_ident())
@@ -105,10 +108,10 @@ def make_fork_safe(engine: Engine) -> None:
 
 
 def _before() -> None:
-    embedded = [engine for engine in list(_engines) if engine.dialect.name == "sqlite"]
+    embedded = [engine for engine in members(_engines) if engine.dialect.name == "sqlite"]
     if not embedded:
         return
-    if not _gate.close():
+    if not _closed():
         _log.warning(
             "this process forks while a transaction of another thread is still running after %g s: "
             "the child must not use the store that it is on",
@@ -119,14 +122,30 @@ def _before() -> None:
             engine.dispose()
 
 
+def _closed() -> bool:
+    """Close the gate. What a signal handler raises meanwhile would end this hook, not the fork."""
+    while True:
+        try:
+            return _gate.close()
+        except KeyboardInterrupt:
+            _interrupted.append(True)
+        except BaseException:
+            _log.exception("a signal handler's exception is ignored, since the process is forking")
+
+
 def _after_in_parent() -> None:
     _gate.open()
+    if _interrupted:
+        _interrupted.clear()
+        # not here, where it would be ignored as well
+        threading.Timer(_POLL_SECONDS, _thread.interrupt_main).start()
 
 
 def _after_in_child() -> None:
     global _gate
     _gate = _Gate()
-    for engine in list(_engines):
+    _interrupted.clear()
+    for engine in members(_engines):
         if not _in_memory(engine):
             _abandoned.append(engine.pool)
             engine.dispose(close=False)

@@ -2,11 +2,12 @@
 
 Whoever writes must have the only name. Whoever reads by one of several misses what is in the log of another one. That
 log lies beside its name, so it is found where the name is in the same directory; nobody can tell where a name in
-another directory is, and that is warned of. Looking costs one ``stat``, where there is one name.
+another directory is, and that is warned of.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import warnings
@@ -50,6 +51,15 @@ def check_only_name(path: Path, display_url: str) -> None:
         )
 
 
+def remove_first_name(path: Path) -> None:
+    """Remove the name under which a finished file was made, if whoever made it was killed before that."""
+    path = Path(os.path.realpath(path))
+    with contextlib.suppress(OSError):
+        if os.stat(path).st_nlink > 1:
+            for name in filter(is_draft, list(_names(path))):
+                os.unlink(path.with_name(name))
+
+
 def check_reading_name(path: Path, display_url: str) -> None:
     """Make sure that no other name of a file that is to be read has a log; warn of names that cannot be looked at.
 
@@ -66,7 +76,7 @@ def check_reading_name(path: Path, display_url: str) -> None:
     for name in others.here:
         for suffix in _LOGS:
             log = path.with_name(name + suffix)
-            if log.exists() and log.stat().st_size:
+            if _size(log):
                 raise DatabaseError(
                     display_url,
                     f"{path.name} is a second name (a hard link) of {name}, and what is in {log.name} is not seen by "
@@ -78,8 +88,15 @@ def check_reading_name(path: Path, display_url: str) -> None:
             f"{path} has {others.n_elsewhere} other name(s) (hard links) elsewhere. What somebody has recorded by such "
             "a name, and is still in the log beside it, is not seen. Open the store by the name by which it is written",
             SecondNameWarning,
-            stacklevel=4,  # of `SampleStore.open`
+            stacklevel=5,  # of `SampleStore.open`
         )
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def _other_names(path: Path) -> _Others:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from math import ceil
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
@@ -77,8 +78,9 @@ def create_postgresql_engine(config: StoreConfig, options: dict[str, Any]) -> En
     )
 
     def set_up(connection: Any, _record: Any) -> None:
+        # of the timeouts that PostgreSQL has, 0 means none
         connection.autocommit = True  # one round trip, and a later rollback does not undo it
-        connection.execute(_SETUP, (f'"{schema}"', f"{int(config.busy_timeout * 1000)}ms"))
+        connection.execute(_SETUP, (f'"{schema}"', f"{max(1, ceil(config.busy_timeout * 1000))}ms"))
         connection.autocommit = False
         connection.server_cursor_factory = _droppable_cursor()
 

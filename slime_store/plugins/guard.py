@@ -23,7 +23,7 @@ class Guard:
         self.errors = 0
         self._raises = on_error == "raise"
         self._unraised: BaseException | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def run(self, what: str, work: Callable[[], T]) -> T | None:
         """Return what ``work`` returns; None when it failed and failures are only logged."""

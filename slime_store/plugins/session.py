@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from slime_store.config import StoreConfig
+from slime_store.database import tell_after_fork
 from slime_store.errors import StoreError
 from slime_store.plugins.frameworks import Framework
 from slime_store.plugins.guard import Guard, say, warn
@@ -24,7 +25,20 @@ RETRY_SECONDS = 30.0
 """After a store could not be opened, how long nobody tries again: a lost server can take minutes to say so."""
 
 _sessions: dict[tuple[int, str, str], PluginSession] = {}
-_lock = threading.Lock()
+
+
+class _Lock:
+    """The lock of all sessions; a forked child has one of its own."""
+
+    def __init__(self) -> None:
+        self.after_fork()
+        tell_after_fork(self)
+
+    def after_fork(self) -> None:
+        self.held = threading.RLock()
+
+
+_lock = _Lock()
 
 
 class PluginSession:
@@ -219,7 +233,7 @@ def session_of(args: Any, framework: Framework) -> PluginSession:
     """
     settings = PluginSettings.from_args(args)
     key = (os.getpid(), settings.url, settings.run)
-    with _lock:
+    with _lock.held:
         session = _sessions.get(key)
         if session is None or session.settings != settings:
             settings.check_place()
@@ -230,7 +244,7 @@ def session_of(args: Any, framework: Framework) -> PluginSession:
 
 def forget_sessions() -> None:
     """Finish and forget every session of this process; the next call of a plug-in starts afresh."""
-    with _lock:
+    with _lock.held:
         sessions = list(_sessions.values())
         _sessions.clear()
     for session in sessions:

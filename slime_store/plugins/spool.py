@@ -35,7 +35,7 @@ class Spool:
         self._run = settings.run
         self._store: SampleStore | None = None
         self._is_noted = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def keep(self, item: Storable) -> None:
         """Store something in the spool file."""

@@ -94,6 +94,23 @@ class ResumeRepository:
         rows: list[Row[Any]] = list(self._connection.execute(query))
         return rows
 
+    def session_up_to(self, rollout_id: int) -> int:
+        """Return the session (ordinal) of the last complete train rollout up to one, dumps apart; 0: there is none."""
+        query = (
+            select(SessionRow.ordinal)
+            .join(RolloutRow, RolloutRow.session_pk == SessionRow.id)
+            .where(
+                RolloutRow.run_pk == self._run_pk,
+                RolloutRow.kind == "train",
+                RolloutRow.status == "complete",
+                RolloutRow.rollout_id <= rollout_id,
+                ~_is_dump(RolloutRow.id),
+            )
+            .order_by(RolloutRow.rollout_id.desc(), RolloutRow.attempt.desc())
+            .limit(1)
+        )
+        return self._connection.execute(query).scalar() or 0
+
     def state(self, kind: str, rollout_id: int, attempt: int | None) -> str | None:
         """Return the document of the data source's state at the end of a rollout, or None."""
         query = (

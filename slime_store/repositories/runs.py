@@ -28,6 +28,21 @@ class StoredRun:
     n_rollouts: int
 
 
+@dataclass(frozen=True)
+class LockedRun:
+    """What is true of a run while it is locked.
+
+    Attributes:
+        name: its name.
+        newest_session: the key of its newest session, None if it has none.
+        session_started_at: when the session that was asked for began; None: there is none of that key in this run.
+    """
+
+    name: str
+    newest_session: int | None
+    session_started_at: datetime | None
+
+
 class RunRepository:
     """Reads and writes runs and sessions."""
 
@@ -56,16 +71,19 @@ class RunRepository:
         """Delete a run whose rollouts are gone, with its sessions and weight versions."""
         self._connection.execute(delete(RunRow).where(RunRow.id == pk))
 
-    def lock(self, pk: int) -> int | None:
+    def lock(self, pk: int, session_pk: int = 0) -> LockedRun | None:
         """Let no other writer of this run in until the transaction ends (SQLite has one writer anyway).
 
         Returns:
-            The key of the run's newest session; no statement of its own.
+            What tells whether it is still the run, and the session, that it was; no statement of its own. None: the
+            run is gone.
         """
         newest = select(func.max(SessionRow.id)).where(SessionRow.run_pk == pk).scalar_subquery()
-        query = select(RunRow.id, newest).where(RunRow.id == pk).with_for_update(of=RunRow)
+        started = select(SessionRow.started_at).where(SessionRow.id == session_pk, SessionRow.run_pk == pk)
+        query = select(RunRow.name, newest, started.scalar_subquery())
+        query = query.where(RunRow.id == pk).with_for_update(of=RunRow)
         row = self._connection.execute(query).first()
-        return None if row is None else row[1]
+        return None if row is None else LockedRun(*row)
 
     def session(self, pk: int) -> Any:
         """Return who a session is: its ordinal, host, pid and when it started."""

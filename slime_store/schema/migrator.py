@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect
@@ -19,6 +20,7 @@ from slime_store.database import (
     engine_config,
     publish,
     read,
+    remove_first_name,
     schema_change,
     settle_journal,
     tell_after_fork,
@@ -48,7 +50,23 @@ class _Alembic:
 
     def after_fork(self) -> None:
         """Take a lock of one's own: the parent's may be held by a thread that is not here."""
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        self.is_running = False
+
+    @contextlib.contextmanager
+    def running(self, display_url: str) -> Iterator[None]:
+        """Refuse to begin, with the lock held, what this very thread is in the middle of.
+
+        Raises:
+            DatabaseError: a signal handler opens a store while the code that it interrupted makes or upgrades one.
+        """
+        if self.is_running:
+            raise DatabaseError(display_url, "this thread was interrupted while it made or upgraded another store")
+        self.is_running = True
+        try:
+            yield
+        finally:
+            self.is_running = False
 
 
 _alembic = _Alembic()
@@ -72,8 +90,11 @@ def ensure_schema(engine: Engine, config: StoreConfig) -> None:
     if config.path is not None:
         if config.path.exists():
             check_path(config, config.path)
-            check_name = check_reading_name if config.read_only else check_only_name
-            check_name(config.path, config.display_url)
+            if config.read_only:
+                check_reading_name(config.path, config.display_url)
+            else:
+                remove_first_name(config.path)
+                check_only_name(config.path, config.display_url)
         elif config.read_only:
             raise StoreNotFoundError(config.display_url)
         else:
@@ -119,7 +140,8 @@ def upgrade(engine: Engine) -> None:
         if revision is not None and revision not in REVISIONS:
             raise NewerSchemaError(display_url, revision)
         before = count_rows(connection)
-        run_alembic(connection)
+        with _alembic.running(display_url):
+            run_alembic(connection)
         lost = lost_rows(before, count_rows(connection))
         if lost:
             raise DatabaseError(display_url, f"the upgrade would lose rows of {lost}")

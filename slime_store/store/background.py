@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -21,11 +23,32 @@ MAX_PENDING = 4
 _log = logging.getLogger("slime_store")
 
 
+class _Condition(threading.Condition):
+    """Is entered without a line of Python: Ctrl-C in ``result()`` does not leave it taken, and the writer waiting."""
+
+    __enter__ = property(lambda self: self._lock.__enter__)
+    __exit__ = property(lambda self: self._lock.__exit__)
+
+
+class _RecordFuture(Future[T]):
+    def __init__(self) -> None:
+        super().__init__()
+        self._condition = _Condition()
+
+
 @dataclass(eq=False)
 class _Task(Generic[T]):
     what: str
     work: Callable[[], T]
-    future: Future[T] = field(default_factory=Future)
+    future: Future[T] = field(default_factory=_RecordFuture)
+
+
+def _tell(tell: Callable[[Any], None], outcome: Any) -> None:
+    """Set a future's outcome. What its callbacks raise must not end the thread; a future catches `Exception` only."""
+    try:
+        tell(outcome)
+    except BaseException:
+        _log.exception("a callback of a record in the background failed")
 
 
 class BackgroundWriter:
@@ -35,8 +58,7 @@ class BackgroundWriter:
     ``flush`` and ``close``.
     """
 
-    _lock: threading.RLock
-    _failures: list[BackgroundRecordError]
+    _failures: deque[BackgroundRecordError]
 
     def __init__(self) -> None:
         self._worker = Worker("slime_store-writer", self._do, room=MAX_PENDING)
@@ -62,9 +84,7 @@ class BackgroundWriter:
         Raises:
             BackgroundRecordError: a task failed.
         """
-        with self._lock:
-            failure = self._failures.pop(0) if self._failures else None
-        if failure is not None:
+        for failure in self._taken(1):
             raise failure
 
     def flush(self) -> None:
@@ -75,8 +95,7 @@ class BackgroundWriter:
     def close(self) -> None:
         """Finish all tasks, end the thread, then raise all failures that were not raised yet, as one."""
         self._worker.close()
-        with self._lock:
-            failures, self._failures = self._failures, []
+        failures = self._taken(None)
         if len(failures) > 1:
             what, reason = ("; ".join(parts) for parts in zip(*[failure.args for failure in failures], strict=True))
             raise BackgroundRecordError(what, reason) from failures[0].__cause__
@@ -90,19 +109,24 @@ class BackgroundWriter:
                     result = task.work()
                 except BaseException as error:
                     self._note(task.what, error)  # before the future is done: whoever waits for that finds it
-                    task.future.set_exception(error)
+                    _tell(task.future.set_exception, error)
                 else:
-                    task.future.set_result(result)
+                    _tell(task.future.set_result, result)
         return True
+
+    def _taken(self, most: int | None) -> list[BackgroundRecordError]:
+        failures: list[BackgroundRecordError] = []
+        with contextlib.suppress(IndexError):
+            while most is None or len(failures) < most:
+                failures.append(self._failures.popleft())
+        return failures
 
     def _note(self, what: str, error: BaseException) -> None:
         failure = BackgroundRecordError(what, f"{type(error).__name__}: {error}")
         failure.__cause__ = error
-        with self._lock:
-            self._failures.append(failure)
+        self._failures.append(failure)
         _log.error("recording %s in the background failed: %s", what, error)
 
     def after_fork(self) -> None:
         """Start afresh in a forked child: the failures are the parent's."""
-        self._lock = threading.RLock()
-        self._failures = []
+        self._failures = deque()

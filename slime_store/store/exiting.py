@@ -7,20 +7,26 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+_known: set[Callable[[], None]] = set()
+_known_to_multiprocessing: set[Callable[[], None]] = set()
 _finalizers: dict[Callable[[], None], Any] = {}
 
 
 def at_exit(work: Callable[[], None]) -> None:
-    """Do this work when the process ends by itself. It may be done twice then.
+    """Do this work, a function of a module, when the process ends by itself; saying it again changes nothing.
 
-    A child of multiprocessing ends without what `atexit` has; multiprocessing has finalizers of its own.
+    A child of multiprocessing ends without what `atexit` has. Multiprocessing has finalizers of its own, which a child
+    begins without: they are made anew there.
     """
-    atexit.unregister(work)
-    atexit.register(work)
+    if work not in _known:
+        atexit.register(work)
+        _known.add(work)
     if "multiprocessing" in sys.modules:
-        from multiprocessing.util import Finalize
+        from multiprocessing import util
 
-        former = _finalizers.pop(work, None)
-        if former is not None:
-            former.cancel()
-        _finalizers[work] = Finalize(None, work, exitpriority=100)
+        if work not in _known_to_multiprocessing:
+            util.register_after_fork(work, at_exit)
+            _known_to_multiprocessing.add(work)
+        former = _finalizers.get(work)
+        if former is None or not former.still_active():
+            _finalizers[work] = util.Finalize(None, work, exitpriority=100)

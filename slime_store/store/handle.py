@@ -19,15 +19,24 @@ from slime_store.database import (
     closed_if_interrupted,
     create_store_engine,
     identity,
+    members,
     read,
     tell_after_fork,
     truncate_log,
     write,
 )
-from slime_store.errors import DatabaseError, ReadOnlyStoreError, StoreClosedError, StoreNotPicklableError
+from slime_store.errors import (
+    BackgroundRecordError,
+    DatabaseError,
+    ReadOnlyStoreError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreNotPicklableError,
+)
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.schema import ensure_schema
 from slime_store.store.background import BackgroundWriter
+from slime_store.store.operations import Operations
 from slime_store.store.sessions import Sessions
 
 if TYPE_CHECKING:
@@ -44,6 +53,7 @@ class StoreHandle:
         self.config = config
         self.directory = None if config.path is None else BlobDirectory.beside(config.path)
         self.background = BackgroundWriter()
+        self._operations = Operations()
         self.journals: weakref.WeakSet[Journal] = weakref.WeakSet()
         self.sessions = Sessions(self._identity)
         self._engine: Engine | None = None
@@ -63,23 +73,30 @@ class StoreHandle:
         """
         if self._closed:
             raise StoreClosedError()
-        with self._lock:
-            if self._engine is None:
-                engine = create_store_engine(self.config)
-                try:
-                    ensure_schema(engine, self.config)
-                except BaseException:
-                    engine.dispose()
-                    raise
-                self._engine = engine
-                self._file = self._file_identity()
-                weakref.finalize(self, self._engine.dispose)  # nobody closes the store of a run that was unpickled
+        if self._engine is not None:
             return self._engine
+        with self._operations.under_way(), self._lock:
+            return self._engine or self._opened()
+
+    def _opened(self) -> Engine:
+        engine = create_store_engine(self.config)
+        try:
+            ensure_schema(engine, self.config)
+        except BaseException:
+            engine.dispose()
+            raise
+        if self._engine is not None:  # a signal handler has opened the store meanwhile
+            engine.dispose()
+            return self._engine
+        self._engine = engine
+        self._file = self._file_identity()
+        weakref.finalize(self, engine.dispose)  # nobody closes the store of a run that was unpickled
+        return engine
 
     @closed_if_interrupted
     def reading(self) -> Iterator[Connection]:
         """A read transaction."""
-        with read(self.engine) as connection:
+        with self._operations.under_way(), read(self.engine) as connection:
             self._check_same_file()
             yield connection
 
@@ -88,11 +105,30 @@ class StoreHandle:
         """A write transaction; ``operation`` names it in the error of a read-only store."""
         if self.config.read_only:
             raise ReadOnlyStoreError(operation)
-        with write(self.engine) as connection:
+        with self._operations.under_way(), write(self.engine) as connection:
             yield connection
             self._check_same_file()
             if self.config.path is not None:
                 check_only_name(self.config.path, self.config.display_url)
+
+    def session(self, run_pk: int) -> int:
+        """The key of this process's session of a run, which begins with the first call.
+
+        Raises:
+            StoreClosedError: the store was closed.
+        """
+        with self._operations.under_way():
+            return self.sessions.ensure(run_pk, self.writing)
+
+    def check_may_wait(self) -> None:
+        """Refuse to wait for other threads, which may wait for what this one holds.
+
+        Raises:
+            StoreBusyError: this is a signal handler, and what it interrupted is a transaction of this store.
+        """
+        if self._operations.is_here():
+            detail = "a signal handler waits for what was recorded, and has interrupted a transaction; wait after it"
+            raise StoreBusyError(self.config.display_url, detail)
 
     def check_writable(self, operation: str) -> None:
         """Refuse at once what a transaction would refuse later.
@@ -139,24 +175,38 @@ class StoreHandle:
     def close(self) -> None:
         """Finish background work and journals, then let go of every connection. Closing twice is no error.
 
+        A signal handler that interrupted a transaction of its own thread's closes the store when that has ended.
+
         Raises:
             BackgroundRecordError: a background record failed unreported; the store is closed all the same.
         """
         if self._closed:
             return
+        if self._operations.is_here():
+            self._operations.when_done(self._close_late)
+            return
         try:
-            for journal in list(self.journals):
+            for journal in members(self.journals):
                 journal.close()
             self.background.close()
-        finally:
-            self._closed = True
-            self.sessions.end()
-            if self._engine is not None:
-                self._engine.dispose()
+        except Exception:
+            self._let_go()
+            raise
+        self._let_go()  # not after Ctrl-C: what waits is written when the process ends
+
+    def _let_go(self) -> None:
+        self._closed = True
+        self.sessions.end()
+        if self._engine is not None:
+            self._engine.dispose()
+
+    def _close_late(self) -> None:
+        with contextlib.suppress(BackgroundRecordError):  # the log has it; what ends now may be an exception itself
+            self.close()
 
     def after_fork(self) -> None:
         """Take a lock of one's own: the parent's may be held by a thread that is not here."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
         if self.config.is_memory:

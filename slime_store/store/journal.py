@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from slime_store.errors import StoreError
+from slime_store.errors import BackgroundRecordError, StoreError
 from slime_store.mapping.encode import RolloutEncoder
 from slime_store.mapping.snapshot import snapshot
 from slime_store.store.handle import StoreHandle
@@ -44,7 +44,7 @@ class Journal:
         self._run = run
         self._run_pk = run_pk
         self._on_error = on_error or _log_error
-        self._worker = Worker("slime_store-journal", self._work, most=_MAX_BATCH)
+        self._worker = Worker("slime_store-journal", self._work, self._give_up, most=_MAX_BATCH)
         handle.journals.add(self)
 
     def put(self, rollout_id: int, group: Any) -> None:
@@ -62,17 +62,30 @@ class Journal:
         self._worker.put((number, taken))
 
     def flush(self) -> None:
-        """Wait until every group given so far is on disk or has failed; not for those that come meanwhile."""
+        """Wait until every group given so far is on disk or has failed; not for those that come meanwhile.
+
+        Raises:
+            StoreBusyError: a signal handler has interrupted a transaction of its own thread's, and would wait for it.
+        """
+        self._handle.check_may_wait()
         self._worker.flush()
 
     def close(self) -> None:
-        """Write what is queued and end the thread."""
+        """Write what is queued and end the thread.
+
+        Raises:
+            StoreBusyError: as `flush`.
+        """
+        self._handle.check_may_wait()
         self._worker.close()
 
     def _work(self, groups: list[tuple[int, Any]]) -> bool:
         """Write groups; False to give up what is queued: it would wait as long, and ``flush`` for all of it."""
         started = time.monotonic()
         return self._write(groups) or time.monotonic() - started <= _PATIENCE_SECONDS
+
+    def _give_up(self, groups: list[tuple[int, Any]]) -> None:
+        self._report(BackgroundRecordError(f"{len(groups)} more groups", "they waited for the ones that failed"))
 
     def _write(self, groups: list[tuple[int, Any]]) -> bool:
         """Write groups; False when the store could not take them."""

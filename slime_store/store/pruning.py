@@ -124,7 +124,7 @@ def needed_to_resume(connection: Connection, run_pk: int) -> set[int]:
         starts.add(started)
     needed: set[int] = set()
     for start in starts:
-        chain, _ = adoptable_rows(repository.complete_after(start), start, None, None)
+        chain, _ = adoptable_rows(repository, start, None, None)
         needed |= {row.pk for row in chain}
         newest = [row for row in repository.complete_after(start - 1) if row.rollout_id == start]
         needed |= {row.pk for row in newest}

@@ -30,7 +30,7 @@ from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.prompts import PromptRepository
 from slime_store.repositories.resume import JOURNAL, ResumeRepository
 from slime_store.repositories.rollouts import RolloutRepository
-from slime_store.repositories.runs import RunRepository
+from slime_store.repositories.runs import LockedRun, RunRepository
 from slime_store.repositories.samples import SampleRepository
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import rollout_info
@@ -119,7 +119,7 @@ def _write_rollouts(
     handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, EncodedRollout]], tried: list[Tried]
 ) -> list[RolloutInfo]:
     first = rollouts[0][0]
-    session_pk = first.session_pk or handle.sessions.ensure(first.run_pk, handle.writing)
+    session_pk = first.session_pk or handle.session(first.run_pk)
     writer = PayloadWriter(handle.directory)
     infos, files = [], []
     try:
@@ -204,6 +204,7 @@ class _Recording:
         self._request = request
         self._session_pk = session_pk
         self._sessions = handle.sessions
+        self._display_url = handle.config.display_url
         self._blobs = handle.blobs(connection)
         self._rollouts = RolloutRepository(connection, request.run_pk)
 
@@ -211,8 +212,10 @@ class _Recording:
         request = self._request
         deletes = request.on_conflict == "replace" or request.clear_journal is not None
         lock_shared_content(self._connection, exclusive=deletes)
-        newest = RunRepository(self._connection).lock(request.run_pk)
-        if newest is not None:
+        locked = RunRepository(self._connection).lock(request.run_pk, self._session_pk)
+        if locked is not None:
+            self._check_same(locked)
+            newest = locked.newest_session or self._session_pk
             self._sessions.look_for_others(self._connection, request.run, request.run_pk, self._session_pk, newest)
         imports = ImportRepository(self._connection, request.run_pk)
         if request.origin is not None:
@@ -278,22 +281,33 @@ class _Recording:
         if pks:
             self.files_to_remove += delete_rollouts(self._connection, self._rollouts, self._blobs, pks)
 
+    def _check_same(self, locked: LockedRun) -> None:
+        """Refuse to record under keys of a store that is gone: a file made anew, a schema that was dropped."""
+        started_at = locked.session_started_at
+        if locked.name != self._request.run or not self._sessions.is_same(
+            self._request.run_pk, self._session_pk, started_at
+        ):
+            raise DatabaseError(self._display_url, "the store was made anew while it was open; open it again")
+
     def _superseded(self, clearing: JournalClearing) -> list[int]:
         """Keys of the journalled groups that this rollout makes needless; sessions under way keep theirs."""
         run_pk, own = self._request.run_pk, self._session_pk
         repository = ResumeRepository(self._connection, run_pk)
         rows = [row for row in repository.journal() if row.session_pk <= own]
-        under_way = set()
+        under_way, newest_before = set(), self._sessions.newest_before(run_pk, own)
         if any(row.session_pk != own for row in rows):
-            under_way = repository.recording_since(self._sessions.newest_before(run_pk, own)) - {own}
+            under_way = repository.recording_since(newest_before) - {own}
         return [
             row.pk
             for row in rows
-            if row.session_pk not in under_way
-            and (
-                (clearing.whole and row.rollout_id <= self._request.rollout_id)
-                or row.group_index in clearing.groups
-                or (row.session_pk != own and row.group_index not in clearing.keep)
+            if (row.pk <= newest_before and row.group_index in clearing.served)
+            or (
+                row.session_pk not in under_way
+                and (
+                    (clearing.whole and row.rollout_id <= self._request.rollout_id)
+                    or row.group_index in clearing.groups
+                    or (row.session_pk != own and row.group_index not in clearing.keep)
+                )
             )
         ]
 

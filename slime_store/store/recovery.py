@@ -81,4 +81,4 @@ class Recovery:
         return load_state(self._handle, self.name, self._pk, "train", number, attempt, kind)
 
     def _session(self) -> int:
-        return self._handle.sessions.ensure(self._pk, self._handle.writing)
+        return self._handle.session(self._pk)

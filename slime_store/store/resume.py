@@ -35,7 +35,7 @@ def resume_point(
         if checkpoint is None:
             last = repository.last_checkpoint()
             checkpoint = -1 if last is None else last
-        adoptable, refused = adoptable_rows(repository.complete_after(checkpoint), checkpoint, lineage, max_adopted)
+        adoptable, refused = adoptable_rows(repository, checkpoint, lineage, max_adopted)
         rollouts = RolloutRepository(connection, run_pk)
         next_rollout_id = checkpoint + 1 + len(adoptable)
         text = repository.state("train", next_rollout_id - 1, None)
@@ -62,15 +62,17 @@ def resume_point(
 
 
 def adoptable_rows(
-    rows: Iterable[Row[Any]], checkpoint: int, lineage: dict[str, Any] | None, max_adopted: int | None
+    repository: ResumeRepository, checkpoint: int, lineage: dict[str, Any] | None, max_adopted: int | None
 ) -> tuple[list[Row[Any]], str | None]:
     """Return the unbroken chain of adoptable rollouts after a checkpoint, and why it ends before the recorded ones do.
 
     A rollout is adoptable when all before it are, it was recorded with the data source's state, its session's lineage
-    agrees with the given one in every key that both have, and no later session has replaced a rollout before it.
+    agrees with the given one in every key that both have, and no later session has replaced the rollout before it, be
+    it the checkpoint's own.
     """
     chain: list[Row[Any]] = []
-    for row in rows:
+    session = repository.session_up_to(checkpoint)
+    for row in repository.complete_after(checkpoint):
         expected = checkpoint + 1 + len(chain)
         what = f"rollout {row.rollout_id}"
         if row.rollout_id != expected:
@@ -79,12 +81,13 @@ def adoptable_rows(
             return chain, f"{what} is more than {max_adopted} rollouts after checkpoint {checkpoint}"
         if not row.has_state:
             return chain, f"{what} was recorded without the data source's state"
-        if chain and row.session < chain[-1].session:
+        if row.session < session:
             return chain, f"{what} is from session {row.session}, before rollout {expected - 1} was made anew"
         changed = _changed(row.lineage, lineage)
         if changed:
             return chain, f"{what} was generated with another {', '.join(changed[:5])}"
         chain.append(row)
+        session = row.session
     return chain, None
 
 

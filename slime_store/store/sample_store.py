@@ -194,6 +194,7 @@ class SampleStore:
         Raises:
             BackgroundRecordError: one of them failed and was not reported yet.
         """
+        self._handle.check_may_wait()
         self._handle.background.flush()
 
     def close(self) -> None:

@@ -117,6 +117,13 @@ class Sessions:
             *(run, own.ordinal, other.ordinal, other.pid, other.host, other.started_at.isoformat(" ", "seconds")),
         )
 
+    def is_same(self, run_pk: int, session_pk: int, started_at: datetime | None) -> bool:
+        """Tell whether a session that the store has is the one of that key that this process knows, if it does."""
+        session = _registry.sessions.get(self._known(run_pk))
+        if session is None or session.key != session_pk:
+            return started_at is not None
+        return session.started_at == started_at
+
     def newest_before(self, run_pk: int, session_pk: int) -> int:
         """Return a key that rollouts and journalled groups exceed which came after this process's session began.
 
@@ -127,8 +134,7 @@ class Sessions:
 
     def end_run(self, run_pk: int) -> None:
         """End this process's session in a run that was deleted."""
-        with _registry.lock:
-            _registry.sessions.pop(self._known(run_pk), None)
+        _registry.sessions.pop(self._known(run_pk), None)
 
     def end(self) -> None:
         """Take part no longer, for good; end the sessions in which no other handle takes part."""

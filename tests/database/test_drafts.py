@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import threading
@@ -96,3 +97,17 @@ def test_a_rename_that_fails_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.
             _publish(tmp_path / "store.db", "whole")
     assert list(tmp_path.iterdir()) == []
     assert _publish(tmp_path / "store.db", "whole")
+
+
+def test_an_error_that_says_nothing_of_links_is_no_reason_to_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", full)
+    draft = draft_of(tmp_path / "store.db")
+    draft.touch()
+    with pytest.raises(OSError, match="No space"):
+        publish(draft, tmp_path / "store.db")
+    assert not (tmp_path / "store.db").exists()

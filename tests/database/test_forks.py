@@ -6,6 +6,8 @@ import gc
 import logging
 import multiprocessing
 import os
+import signal
+import sys
 import threading
 import time
 import weakref
@@ -15,7 +17,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from slime_store.config import StoreConfig
-from slime_store.database import create_store_engine, forks, read, tell_after_fork, write
+from slime_store.database import create_store_engine, forks, members, read, tell_after_fork, write
 from tests.database.conftest import MakeEngine, insert
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
@@ -209,3 +211,59 @@ def test_the_gate_stays_closed_until_the_last_of_several_forks_has_ended() -> No
     gate.open()  # of this thread
     assert gate.forking
     assert not gate._begin(forks._Transaction(threading.get_ident()))
+
+
+def test_h6_ctrl_c_while_a_fork_waits_ends_neither_the_waiting_nor_is_it_lost(
+    make_store: MakeEngine, tmp_path: Path
+) -> None:
+    engine = make_store(f"sqlite:///{tmp_path / 'store.db'}")
+    inside, interrupted = threading.Event(), False
+
+    def write_long() -> None:
+        with write(engine) as connection:
+            inside.set()
+            time.sleep(0.6)
+            connection.exec_driver_sql("INSERT INTO t VALUES (1, '')")
+
+    other = threading.Thread(target=write_long)
+    other.start()
+    assert inside.wait(60)
+    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    pid = 0
+    try:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if numbers(engine) == [1] else 1)
+        for _ in range(6000):
+            time.sleep(0.01)
+    except KeyboardInterrupt:
+        interrupted = True
+    other.join()
+    assert interrupted
+    assert os.waitpid(pid, 0)[1] == 0  # it saw what the fork waited for
+
+
+def test_a_set_is_walked_while_another_thread_adds_to_it() -> None:
+    class Thing:
+        pass
+
+    things: weakref.WeakSet[Thing] = weakref.WeakSet()
+    kept, stop = [Thing() for _ in range(50)], threading.Event()
+    things.update(kept)
+
+    def add() -> None:
+        while not stop.is_set():
+            thing = Thing()
+            things.add(thing)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=add)
+    thread.start()
+    try:
+        for _ in range(300):
+            assert set(kept) <= set(members(things))
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(interval)

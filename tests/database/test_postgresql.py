@@ -11,7 +11,7 @@ from sqlalchemy import make_url, text
 
 from slime_store import RolloutFnTrainOutput, Sample, SampleFilter, SampleStore
 from slime_store.database import read, schema_change, write
-from slime_store.errors import DatabaseError, InvalidUrlError, MissingPackageError
+from slime_store.errors import DatabaseError, InvalidUrlError, MissingPackageError, StoreBusyError
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.testing import assert_same
 from tests.database.conftest import MakeEngine, insert
@@ -162,3 +162,13 @@ def test_a_schema_change_does_not_wait_for_who_keeps_shared_content(
         lock_shared_content(connection, exclusive=True)
         with schema_change(make_engine(postgres_url, busy_timeout=1.0)) as other:
             other.exec_driver_sql("CREATE TABLE u (a INTEGER)")
+
+
+@pytest.mark.parametrize("seconds", [0, 0.0004])
+def test_who_does_not_want_to_wait_for_a_lock_does_not(postgres_url: str, seconds: float) -> None:
+    with SampleStore.open(postgres_url) as store, SampleStore.open(postgres_url, busy_timeout=seconds) as other:
+        store.run("run").record_train(0, [[Sample()]])
+        with store._handle.writing("hold") as connection:
+            connection.execute(text("LOCK TABLE rollouts IN EXCLUSIVE MODE"))
+            with pytest.raises(StoreBusyError):
+                other.run("run").record_train(1, [[Sample()]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -16,8 +17,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, event, inspect, text
 
+from slime_store import Sample, SampleStore
 from slime_store.config import StoreConfig
-from slime_store.database import create_store_engine, forks, read, write
+from slime_store.database import create_store_engine, draft_of, forks, read, write
 from slime_store.database.filesystem import NetworkFileSystemWarning
 from slime_store.errors import InvalidUrlError, StoreNotFoundError
 from slime_store.models import Base
@@ -80,7 +82,7 @@ def test_a_file_system_without_links_works_too(
     open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_link(*_arguments: object) -> None:
-        raise PermissionError
+        raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", no_link)
     assert stored_revision(open_store(tmp_path / "store.db")) == HEAD
@@ -92,7 +94,7 @@ def test_h2_without_links_a_new_store_never_replaces_one_that_was_just_made(
     real, prompts = os.rename, "INSERT INTO prompts (digest, text) VALUES (:digest, '')"
 
     def no_link(*_arguments: object) -> None:
-        raise PermissionError
+        raise PermissionError(errno.EPERM, "Operation not permitted")
 
     def slow(source: Path, target: Path) -> None:
         time.sleep(0.1)  # as long as it takes another one to make a store there, to write to it and to close it
@@ -231,3 +233,15 @@ def test_h3_a_store_that_came_to_a_network_file_system_leaves_its_write_ahead_lo
         engine = open_store(path)
     with read(engine) as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "delete"
+
+
+def test_a_store_whose_maker_was_killed_has_one_name_again_when_it_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    SampleStore.open(path).close()
+    os.link(path, draft_of(path))
+    with SampleStore.open(path, read_only=True):
+        pass
+    assert path.stat().st_nlink == 2
+    with SampleStore.open(path) as store:
+        store.run("run").record_train(0, [[Sample()]])
+    assert path.stat().st_nlink == 1

@@ -59,6 +59,10 @@ SELECT NOT (
     OR EXISTS (SELECT FROM pg_prepared_xacts)
     OR EXISTS (SELECT FROM pg_extension WHERE extname <> 'plpgsql')
     OR EXISTS (SELECT FROM pg_default_acl)
+    OR EXISTS (SELECT FROM pg_publication)
+    OR (SELECT nspacl::text FROM pg_namespace WHERE nspname = 'public')
+        IS DISTINCT FROM (SELECT initprivs::text FROM pg_init_privs WHERE objoid = 'public'::regnamespace
+            AND classoid = 'pg_namespace'::regclass)
     OR d.datacl IS NOT NULL OR d.datconnlimit <> -1 OR NOT d.datallowconn
 ) FROM pg_database AS d WHERE datname = current_database()
 """
@@ -167,23 +171,32 @@ class PostgresServer:
         try:
             yield self.url(name)
         finally:
-            if encoding == "UTF8" and self._is_emptied(name):
-                with self._admin() as admin:
-                    admin.execute(f"ALTER DATABASE {name} RENAME TO spare_{name}")
+            if encoding == "UTF8" and self._is_emptied(name) and self._is_renamed(name):
                 self._spare.append(f"spare_{name}")
             else:
                 with self._admin() as admin:
                     admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def _is_renamed(self, name: str) -> bool:
+        import psycopg
+
+        with contextlib.suppress(psycopg.Error), self._admin() as admin:  # somebody may be connected again
+            admin.execute(f"ALTER DATABASE {name} RENAME TO spare_{name}")
+            return True
+        return False
 
     def _is_emptied(self, name: str) -> bool:
         """Drop all schemas of a database; tell whether nothing else is left of whoever used it."""
         import psycopg
 
         with contextlib.suppress(psycopg.Error), self._admin(name) as admin:
+            deadline = time.monotonic() + _START_SECONDS
             while admin.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             ).fetchall():
+                if time.monotonic() > deadline:
+                    return False
                 time.sleep(0.002)
             for (schema,) in admin.execute(
                 "SELECT quote_ident(nspname) FROM pg_namespace"

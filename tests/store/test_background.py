@@ -150,6 +150,10 @@ def test_a_callback_may_record_flush_and_close_on_the_writing_thread(store_url: 
         for rollout_id in range(1, 3 * MAX_PENDING):
             run.record_train(rollout_id, make_train_output(1, 1), background=True)
         store.flush()
+        run.record_train(0, make_train_output(1, 1), on_conflict="replace", background=True).add_done_callback(close)
+
+    def close(_future: Future[Any]) -> None:
+        store.close()
         done.set()
 
     run.record_train(0, make_train_output(1, 1), background=True).add_done_callback(go_on)

@@ -103,6 +103,46 @@ def test_a_child_of_multiprocessing_that_ends_by_itself_writes_what_waits(store_
         assert indexes(store.run("run")) == list(range(40))
 
 
+AT_EXIT = """
+import atexit, sys, threading, time
+url, how = sys.argv[1:]
+def last():
+    journal.put(0, [Sample(group_index=0)])
+    run.record_train(0, [[Sample()]], background=True).add_done_callback(
+        lambda _: run.record_train(1, [[Sample()]], background=True))
+def late():
+    time.sleep(0.3)
+    last()
+if how == "atexit":
+    atexit.register(last)  # runs after what is registered later
+from slime_store import Sample, SampleStore
+def begin():
+    global run, journal
+    run = SampleStore.open(url).run("run")
+    journal = run.recovery.journal()
+    if how != "atexit":
+        threading.Thread(target=late).start()
+if how == "fork":
+    import multiprocessing
+    child = multiprocessing.get_context("fork").Process(target=begin)
+    child.start()
+    child.join()
+else:
+    begin()
+"""
+
+
+@pytest.mark.parametrize("how", ["atexit", "thread", "fork"])
+def test_what_is_put_while_the_process_ends_is_written(sqlite_url: str, how: str) -> None:
+    path = os.pathsep.join(filter(None, (str(Path(journal_module.__file__).parents[2]), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-c", AT_EXIT, sqlite_url, how]
+    ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    with opened(sqlite_url) as store:
+        assert indexes(store.run("run")) == [0]
+        assert [info.rollout_id for info in store.run("run").rollouts()] == [0, 1]
+
+
 def test_closing_the_store_writes_what_waits(store_url: str) -> None:
     with opened(store_url) as store:
         journal = store.run("run").recovery.journal()
@@ -145,6 +185,26 @@ def test_a_closed_journal_is_opened_again_by_the_next_group_and_keeps_the_order(
     journal.close()
     journal.flush()
     assert indexes(run) == list(range(6))
+
+
+def test_what_is_given_up_with_a_slow_failure_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: list[Exception] = []
+    go = threading.Event()
+
+    def failing(*_: Any) -> None:
+        assert go.wait(_PATIENCE)
+        raise StoreError("busy")
+
+    journal = run.recovery.journal(on_error=errors.append)
+    with monkeypatch.context() as patched:
+        patched.setattr(journal_module, "write_rollouts", failing)
+        patched.setattr(journal_module, "_PATIENCE_SECONDS", -1.0)
+        journal.put(0, group(0))
+        for i in range(30):
+            journal.put(0, group(i))
+        go.set()
+        in_time(journal.flush)
+    assert len(errors) == 2 and "more groups" in str(errors[1])
 
 
 def test_a_failure_that_its_own_report_cannot_bear_stops_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +346,9 @@ def test_the_journal_of_an_older_session_that_is_still_recording_is_not_cleared(
         for rollout_id, clear in enumerate([JournalClearing(whole=True), JournalClearing(groups=frozenset({0, 1, 7}))]):
             prepare_train(rollout_id, [group(7)], state={}, clear_journal=clear).store(run)
             assert indexes(run) == [0, 1]
+        served = JournalClearing(served=frozenset({0, 1}), whole=True)
+        prepare_train(2, [group(0)], state={}, clear_journal=served).store(run)
+        assert indexes(run) == [1]  # 0 was there when the session began, and is recorded now
         tell("record 0")  # its own record makes them needless
         assert indexes(run) == []
         tell("journal 3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import pickle
 import signal
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from slime_store import Run, Sample, SampleStore
-from slime_store.errors import StoreClosedError, StoreError
+from slime_store.errors import DatabaseError, StoreClosedError, StoreError
 from slime_store.store.prepared import prepare_train
 from slime_store.store.recording import JournalClearing
 from slime_store.testing.contract.opening import opened
@@ -233,3 +234,54 @@ def test_a_signal_handler_may_close_the_store_while_a_session_starts(tmp_path: P
         other.close()
     with SampleStore.open(path) as store:
         store.run("run").record_train(0, [[Sample()]])
+
+
+def test_a_store_that_was_made_anew_under_an_open_handle_is_not_written_to(store_url: str, tmp_path: Path) -> None:
+    """Under its keys there may be a run of somebody else's."""
+
+    def made_anew() -> None:
+        if store_url.startswith("sqlite"):
+            for file in tmp_path.glob("store.db*"):
+                if file.is_file():
+                    file.unlink()
+        else:
+            execute(store_url, "DROP SCHEMA slime_store CASCADE")
+        with opened(store_url) as store:
+            store.run("theirs").record_train(0, [group(5)])
+
+    store = SampleStore.open(store_url)
+    run = store.run("mine")
+    run.record_train(0, [group(1)])
+    store._handle.engine.dispose()  # as before a fork: nothing holds the file
+    made_anew()
+    store._handle._file = store._handle._file_identity()  # the new file may have the number of the old one
+    with pytest.raises(DatabaseError, match="made anew"):
+        run.record_train(1, [group(1)])
+    store.close()
+    with opened(store_url) as store:
+        assert [info.rollout_id for info in store.run("theirs").rollouts()] == [0]
+
+
+def _train(url: str, rollout_ids: range, start: int, checkpoint: int) -> None:
+    with SampleStore.open(url) as store:
+        run = store.run("run")
+        run.recovery.begin_session(checkpoint_rollout_id=start, lineage={"seed": 1})
+        for rollout_id in rollout_ids:
+            run.record_train(rollout_id, [group(rollout_id)], state={"sample_offset": rollout_id})
+        run.recovery.record_checkpoint(checkpoint)
+
+
+def test_what_followed_another_rollout_than_the_checkpoints_is_not_adopted(store_url: str) -> None:
+    for first, last, start, checkpoint in ((0, 4, -1, 0), (1, 2, 0, 2)):  # the second goes back and makes 1 and 2 anew
+        child = multiprocessing.get_context("fork").Process(
+            target=_train, args=(store_url, range(first, last + 1), start, checkpoint)
+        )
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+    with opened(store_url) as store:
+        run = store.run("run")
+        point = run.resume(lineage={"seed": 1})
+        assert (point.checkpoint_rollout_id, point.complete) == (2, ())
+        assert point.refused == "rollout 3 is from session 1, before rollout 2 was made anew"
+        assert len(run.resume(checkpoint_rollout_id=0, lineage={"seed": 1}).complete) == 2

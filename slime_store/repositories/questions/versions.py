@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -136,7 +137,7 @@ class VersionQuestions:
         return found
 
     def _typical_reward(self, rollout_pk: int) -> float:
-        """Return the mean reward of a rollout: squares of distances from it are small, and so are rounded little."""
+        """Return the mean reward of a rollout: mostly squares of distances from it are small and rounded little."""
         query = select(func.avg(_summed(self._reward()))).where(SampleRow.rollout_pk == rollout_pk)
         return float(self._connection.execute(query).scalar() or 0.0)
 
@@ -145,36 +146,57 @@ class VersionQuestions:
     ) -> list[Sums]:
         """Return the sums of those rollouts whose samples have one version: grouped by the key, without sorting."""
         version = _version(attribute)
-        query = (
-            select(SampleRow.rollout_pk, func.min(version), *self._aggregates(shift))
-            .where(SampleRow.rollout_pk.in_(pks), *conditions)
-            .group_by(SampleRow.rollout_pk)
-            .having(or_(func.count(version) == 0, _all_equal(version)))
-        )
-        return [_sums(row, shift) for row in self._connection.execute(query)]
+
+        def query(pks: Sequence[int], shift: float) -> Any:
+            return (
+                select(SampleRow.rollout_pk, func.min(version), *self._aggregates(shift))
+                .where(SampleRow.rollout_pk.in_(pks), *conditions)
+                .group_by(SampleRow.rollout_pk)
+                .having(or_(func.count(version) == 0, _all_equal(version)))
+            )
+
+        return self._near_sums(query, pks, shift)
 
     def _by_version(
         self, pks: Sequence[int], conditions: Sequence[Condition], attribute: Attribute, shift: float
     ) -> list[Sums]:
-        if attribute == "each":
-            links = (
-                select(
-                    SampleWeightVersionRow.rollout_pk,
-                    SampleWeightVersionRow.position,
-                    SampleWeightVersionRow.weight_version_pk,
+        def query(pks: Sequence[int], shift: float) -> Any:
+            if attribute == "each":
+                links = (
+                    select(
+                        SampleWeightVersionRow.rollout_pk,
+                        SampleWeightVersionRow.position,
+                        SampleWeightVersionRow.weight_version_pk,
+                    )
+                    .where(SampleWeightVersionRow.rollout_pk.in_(pks))
+                    .distinct()
+                    .subquery()
                 )
-                .where(SampleWeightVersionRow.rollout_pk.in_(pks))
-                .distinct()
-                .subquery()
-            )
-            version: Any = links.c.weight_version_pk
-            matches = and_(links.c.rollout_pk == SampleRow.rollout_pk, links.c.position == SampleRow.position)
-            query = select(SampleRow.rollout_pk, version, *self._aggregates(shift)).outerjoin(links, matches)
-        else:
-            version = _version(attribute)
-            query = select(SampleRow.rollout_pk, version, *self._aggregates(shift))
-        query = query.where(SampleRow.rollout_pk.in_(pks), *conditions).group_by(SampleRow.rollout_pk, version)
-        return [_sums(row, shift) for row in self._connection.execute(query)]
+                version: Any = links.c.weight_version_pk
+                matches = and_(links.c.rollout_pk == SampleRow.rollout_pk, links.c.position == SampleRow.position)
+                sums = select(SampleRow.rollout_pk, version, *self._aggregates(shift)).outerjoin(links, matches)
+            else:
+                version = _version(attribute)
+                sums = select(SampleRow.rollout_pk, version, *self._aggregates(shift))
+            return sums.where(SampleRow.rollout_pk.in_(pks), *conditions).group_by(SampleRow.rollout_pk, version)
+
+        return self._near_sums(query, pks, shift)
+
+    def _near_sums(self, query: Callable[[Sequence[int], float], Any], pks: Sequence[int], shift: float) -> list[Sums]:
+        """Return sums of distances from a shift; those that it is too far from, from one of their own, asked again."""
+        found: dict[tuple[int, int | None], Sums] = {}
+        while pks:
+            far: dict[tuple[int, int | None], float] = {}
+            for row in self._connection.execute(query(pks, shift)):
+                if (row[0], row[1]) not in found:
+                    sums, is_near = _sums(row, shift)
+                    if is_near:
+                        found[row[0], row[1]] = sums
+                    else:
+                        far[row[0], row[1]] = row.low
+            pks = sorted({pk for pk, _ in far})
+            shift = statistics.median_low(far.values()) if far else shift
+        return list(found.values())
 
     def _reward(self) -> Any:
         key = self._where.reward_key
@@ -195,12 +217,16 @@ class VersionQuestions:
             _number_of(is_nan),
             func.sum(near),
             func.sum(near * near),
-            func.min(reward),
+            func.min(reward).label("low"),
             func.max(reward),
             _number_of(SampleRow.status == "truncated"),
             func.count(SampleRow.response_length),
             func.sum(cast(SampleRow.response_length, Double)),
         ]
+
+
+_NEAR = 1e5
+"""How many times larger squares of distances from a shift may be than they must: five digits of sixteen are lost."""
 
 
 def _version(attribute: Attribute) -> Any:
@@ -220,16 +246,22 @@ def _summed(reward: Any) -> Any:
     return case((near_zero, 0.0), (reward.between(-MAX_SUMMED, MAX_SUMMED), reward))
 
 
-def _sums(row: Any, shift: float) -> Sums:
+def _sums(row: Any, shift: float) -> tuple[Sums, bool]:
+    """Return the sums of a row of `_aggregates`, and whether the shift was near enough for all but the last digits."""
     pk, version, n, n_rewards, n_none, n_nan, near_sum, near_squares, low, high, n_truncated, n_lengths, lengths = row
     total: float | None = 0.0
     m2: float | None = 0.0
+    is_near = True
     if n_rewards:
         if low < -MAX_SUMMED or high > MAX_SUMMED:
             total = m2 = None
+        elif low == high:
+            total = low * n_rewards
         else:
             total = near_sum + shift * n_rewards
             m2 = max(0.0, near_squares - near_sum * near_sum / n_rewards)
+            # the squares of distances from the mean are at least half of this one, those from any reward n of it
+            is_near = near_squares <= max(_NEAR, 2 * n_rewards) * (high - low) ** 2
     counts = (int(n_none), int(n_nan))
     sums = (n, n_rewards, *counts, total, m2, low, high, int(n_truncated), n_lengths, lengths or 0.0)
-    return Sums(*sums, pk, version)
+    return Sums(*sums, pk, version), is_near
