@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import datetime as dt
 import enum
 import types
 from collections.abc import Callable
@@ -68,6 +69,16 @@ class HashableSample(Sample):
 class Silent:
     def __repr__(self) -> str:
         return "same"
+
+
+class Zone(dt.tzinfo):
+    """A zone as those of pytz and dateutil: known to nobody by a name."""
+
+    def utcoffset(self, when: dt.datetime | None) -> dt.timedelta:
+        return dt.timedelta(hours=9)
+
+    def dst(self, when: dt.datetime | None) -> None:
+        return None
 
 
 class Broken(collections.UserDict[str, int]):
@@ -178,6 +189,8 @@ ODD: dict[str, Callable[[], Any]] = {
     "record_of_no_enum": lambda: Record(f"{__name__}:Colour", "enum", {"name": [], "value": (1,)}),
     "record_of_a_lost_slot": lambda: Record(f"{__name__}:Slotted", "dataclass", {"zz": 1}),
     "record_of_other_fields": lambda: Record(f"{__name__}:Pair", "namedtuple", {"a": 1}),
+    "datetime_of_an_odd_zone": lambda: dt.datetime(2024, 1, 1, tzinfo=Zone()),
+    "time_of_an_odd_zone": lambda: dt.time(1, tzinfo=Zone()),
     "odd_record": lambda: Record(1, "dataclass", {2: 3}),  # type: ignore[arg-type, dict-item]
     "record_without_fields": lambda: Record("a:B", "dataclass", None),  # type: ignore[arg-type]
 }
@@ -253,3 +266,21 @@ def test_what_looks_alike_in_keys_and_sets_stays_apart() -> None:
     back = DocumentDecoder(Blobs()).document(encoder.document(value))  # type: ignore[arg-type]
     assert list(back["keys"].values()) == [1, 2, 3, 4] and len(back["members"]) == 3
     assert len(encoder.placeholders) == 7
+
+
+def test_a_moment_whose_zone_is_not_kept_is_a_placeholder_as_a_whole() -> None:
+    values = {"datetime": dt.datetime(2024, 1, 1, tzinfo=Zone()), "time": dt.time(1, tzinfo=Zone())}
+    encoder = DocumentEncoder(None, strict=False)
+    back = DocumentDecoder(Blobs()).document(encoder.document(values))  # type: ignore[arg-type]
+    assert [(type(each), each.type_name) for each in back.values()] == [
+        (Placeholder, "datetime:datetime"),
+        (Placeholder, "datetime:time"),
+    ]
+    assert encoder.placeholders == ["value['datetime']", "value['time']"]
+
+
+@pytest.mark.parametrize("tag", ["datetime", "time"])
+def test_a_moment_that_was_once_written_without_its_zone_is_read_as_a_placeholder(tag: str) -> None:
+    body = f'{{"${tag}":["01:00:00",{{"$placeholder":{{"type":"a:Zone","text":"<zone>"}}}},0]}}'
+    back = DocumentDecoder(Blobs()).document(body)  # type: ignore[arg-type]
+    assert back == Placeholder(f"datetime:{tag}", "01:00:00 in <zone>")
