@@ -129,6 +129,10 @@ def a_frozen_record() -> Any:
     return array[()]
 
 
+class Marked(np.void):
+    pass
+
+
 def a_deep_dtype() -> Any:
     dtype = np.dtype("i4")
     for _ in range(400):
@@ -174,6 +178,12 @@ ODD: dict[str, Callable[[], Any]] = {
     "s0_in_a_structure": lambda: np.zeros((2**11, 2**11), [("a", "S0"), ("b", "i1", (0,))]),
     "v0_scalar": lambda: np.zeros((), [("a", [("b", "V0")], (2**21,))])[()],
     "object_array": lambda: np.array([(1,), Silent(), None], object),
+    "objects_with_metadata": lambda: np.array(["a"], np.dtype("O", metadata={"vlen": str})),
+    "structure_of_its_own_class": lambda: np.zeros(2, np.dtype((Marked, [("a", "i4")]))),
+    "scalar_of_its_own_class": lambda: np.zeros((), np.dtype((Marked, [("a", "i4")])))[()],
+    "structure_in_a_number": lambda: np.zeros(2, np.dtype((np.int32, {"a": ("i2", 0), "b": ("i2", 2)}))),
+    "structures_in_a_structure": lambda: np.zeros(2, [("x", np.dtype((Marked, [("a", "i4")])), 2)]),
+    "records_in_a_structure": lambda: np.zeros(2, [("x", np.dtype((np.record, [("a", "i4")])), 2)]),
     "no_objects": lambda: np.empty((0, 2**40), object),
     "titles": lambda: np.zeros(2, np.dtype({"names": ["a"], "formats": ["i4"], "titles": [(1, 2)]})),
     "odd_titles": lambda: np.dtype({"names": ["a"], "formats": ["i4"], "titles": [Silent()]}),
