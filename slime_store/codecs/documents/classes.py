@@ -77,7 +77,7 @@ def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
     if isinstance(value, Record):
         return _encode_record
     if isinstance(value, Placeholder):
-        return lambda v, encoder: {"$placeholder": {"type": encoder.text(v.type_name), "text": encoder.text(v.text)}}
+        return _encode_placeholder
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _encode_dataclass
     if isinstance(value, tuple) and hasattr(type(value), "_fields"):
@@ -87,6 +87,12 @@ def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
     if isinstance(value, UserDict):
         return _encode_userdict
     return None
+
+
+def _encode_placeholder(value: Placeholder, encoder: DocumentEncoder) -> Any:
+    if not all(isinstance(each, str) for each in (value.type_name, value.text)):
+        return encoder.unsupported(value, "a placeholder that is not of two texts")
+    return encoder.placeholder(value.type_name, value.text)
 
 
 def _encode_userdict(value: UserDict[Any, Any], encoder: DocumentEncoder) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import UserDict
 from typing import Any
 
@@ -28,17 +27,15 @@ def is_placeholder(body: Any) -> bool:
 
 def keep_apart(bodies: list[Any]) -> list[Any]:
     """Return the documents of keys, those of placeholders that look alike with a number: they must stay two."""
-    seen: set[str] = set()
-    numbers: dict[str, int] = {}
+    seen: set[tuple[str, str]] = set()
+    numbers: dict[tuple[str, str], int] = {}
     for body in filter(is_placeholder, bodies):
         stand_in = body["$placeholder"]
-        text = stand_in["text"]
-        first = looks = json.dumps(stand_in)
-        while looks in seen:
+        text, first = stand_in.text, (stand_in.type_name, stand_in.text)
+        while (stand_in.type_name, stand_in.text) in seen:
             numbers[first] = numbers.get(first, 1) + 1
-            stand_in["text"] = f"{text} (key {numbers[first]})"
-            looks = json.dumps(stand_in)
-        seen.add(looks)
+            stand_in.text = f"{text} (key {numbers[first]})"
+        seen.add((stand_in.type_name, stand_in.text))
     return bodies
 
 

@@ -81,6 +81,17 @@ class Zone(dt.tzinfo):
         return None
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
+class Loud:
+    name: Any = open
+
+    def __repr__(self) -> str:
+        return "\ud83d" * 500
+
+
+LARGE = bytes(5000)
+
+
 class Broken(collections.UserDict[str, int]):
     def __init__(self) -> None:
         pass
@@ -195,6 +206,12 @@ ODD: dict[str, Callable[[], Any]] = {
     "silent_members": lambda: {Silent(), Silent(), Key(Silent())},
     "changed_keys": changed_keys,
     "placeholders": lambda: {Placeholder("a:B", "t"): 1, Placeholder("a:B", "t (key 2)"): 2},
+    "large_key": lambda: {(LARGE, Silent()): 1},
+    "large_member": lambda: {(LARGE, Silent())},
+    "image_with_large_info": lambda: an_image(a=[LARGE, Silent()]),
+    "large_names": lambda: np.zeros(1, [("\ud83d" * 500, "i4"), ("b", np.dtype("i4", metadata={"a": 1}))]),
+    "large_reprs": lambda: {Loud(): 1, Loud(len): 2, "x": Loud()},
+    "large_odd_record": lambda: Record("\0" * 2000, "odd", {}),
     "odd_placeholder": lambda: Placeholder(1, ()),  # type: ignore[arg-type]
     "record_of_no_enum": lambda: Record(f"{__name__}:Colour", "enum", {"name": [], "value": (1,)}),
     "record_of_a_lost_slot": lambda: Record(f"{__name__}:Slotted", "dataclass", {"zz": 1}),
@@ -228,15 +245,17 @@ def nested(value: Any, depth: int, wrap: Callable[[Any], Any] = lambda value: [v
 
 
 def check(make: Callable[[], Any]) -> None:
-    """What is refused strictly is read as something, and what is not comes back as it was."""
+    """What is refused strictly is read as something, and what is not comes back as it was; no payload is idle."""
     blobs = Blobs()
     decoder = DocumentDecoder(blobs)  # type: ignore[arg-type]
     lenient = DocumentEncoder(blobs, strict=False)
-    back = decoder.document(lenient.document(make()))
+    text = lenient.document(make())
+    assert all(name in text for name in blobs)
+    back, count = decoder.document(text), len(blobs)
     try:
         document = DocumentEncoder(blobs).document(value := make())
     except UnsupportedValueError:
-        assert lenient.placeholders
+        assert lenient.placeholders and len(blobs) == count
     else:
         assert_same(decoder.document(document), value)
         assert not lenient.placeholders
@@ -276,6 +295,18 @@ def test_what_looks_alike_in_keys_and_sets_stays_apart() -> None:
     back = DocumentDecoder(Blobs()).document(encoder.document(value))  # type: ignore[arg-type]
     assert list(back["keys"].values()) == [1, 2, 3, 4] and len(back["members"]) == 3
     assert len(encoder.placeholders) == 7
+
+
+def test_placeholders_of_texts_that_no_json_says_get_their_number_in_the_text() -> None:
+    text = DocumentEncoder(None, strict=False).document({Loud(open): 1, Loud(len): 2})
+    first, second = DocumentDecoder(Blobs()).document(text)  # type: ignore[arg-type]
+    assert (first.text, second.text) == ("\ud83d" * 500, "\ud83d" * 500 + " (key 2)")
+
+
+def test_a_path_shows_the_beginning_of_a_long_key() -> None:
+    encoder = DocumentEncoder(None, strict=False)
+    encoder.document({(LARGE, open): open})
+    assert all(len(path) < 120 for path in encoder.placeholders) and len(encoder.placeholders) == 2
 
 
 def test_a_moment_whose_zone_is_not_kept_is_a_placeholder_as_a_whole() -> None:
