@@ -64,5 +64,5 @@ class Record:
         """Agree with equality, also when a field cannot be hashed; enum members are often keys."""
         try:
             return hash((self.type_name, self.kind, self._number, frozenset(self.fields.items())))
-        except TypeError:
+        except Exception:  # a field's class may have any hash, or none
             return hash((self.type_name, self.kind, self._number))
