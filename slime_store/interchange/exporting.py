@@ -70,12 +70,12 @@ def export_pt(
         datasets = {name: list(iter_leaf_samples(data.get("samples", []))) for name, data in evaluated.data.items()}
         samples, metrics = [sample for each in datasets.values() for sample in each], evaluated.metrics
         content["datasets"] = {name: len(each) for name, each in datasets.items()}
-    if metrics is not None:
-        content["metrics"] = metrics
     portable = PortableSamples()
+    if metrics is not None:
+        content["metrics"] = portable.value(metrics, "metrics")
     content["samples"] = [portable.to_dict(sample, f"sample {i}") for i, sample in enumerate(samples)]
     path = path_of(target, kind, rollout_id, ".pt")
-    _save(content | extras, path)
+    _save(content | portable.value(extras, "top level"), path)
     return ExportedFile(os.fspath(path), kind, int(rollout_id), number, len(samples), tuple(portable.replaced))
 
 

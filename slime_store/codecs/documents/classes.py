@@ -166,10 +166,10 @@ def as_record(value: Any) -> Record | None:
     return None
 
 
-def with_fields(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a dataclass instance with every field changed; itself where that changes none."""
+def with_fields(value: Any, change: Callable[[str, Any], Any]) -> Any:
+    """Return a dataclass instance with every field changed, by its name and value; itself where that changes none."""
     fields = _fields_of(value)
-    changed = {name: change(item) for name, item in fields.items()}
+    changed = {name: change(name, item) for name, item in fields.items()}
     return value if all(changed[name] is item for name, item in fields.items()) else _instance(type(value), changed)
 
 

@@ -30,7 +30,7 @@ def _as_read(value: Any) -> Any:
     if isinstance(value, UserDict) or is_sample(value) or nested_in_sample(value) in _UNHASHABLE:
         return {}
     if dataclasses.is_dataclass(value) and type(value).__hash__ is not object.__hash__:
-        return with_fields(value, _as_read)
+        return with_fields(value, lambda _, item: _as_read(item))
     return value
 
 
