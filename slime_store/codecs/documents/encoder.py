@@ -50,13 +50,14 @@ class DocumentEncoder:
         self._strict = strict
         self._path: list[str] = []
         self._open: set[int] = set()
+        self._depth = MAX_DEPTH
 
     def document(self, value: Any, where: str = "value") -> str:
         """Return the document of one value; ``where`` names it in errors.
 
         Raises:
-            UnsupportedValueError: the value, or one inside it, cannot be kept exactly (strict only), nests deeper
-                than 100 levels, or contains itself.
+            UnsupportedValueError: strict only: the value, or one inside it, cannot be kept exactly, nests deeper than
+                100 levels or than Python's stack allows, or contains itself.
         """
         text = plain_json(value)
         return text if text is not None else self._slowly(where, lambda: self.encode(value, ""))
@@ -134,15 +135,20 @@ class DocumentEncoder:
     # -- the walk --------------------------------------------------------------------------------
 
     def _slowly(self, where: str, walk: Callable[[], Any]) -> str:
-        self._path[:] = [where]
-        self._open.clear()
-        try:
-            tree = walk()
-            return _dumps(tree)
-        except RecursionError:
-            raise UnsupportedValueError(where, f"it nests deeper than {MAX_DEPTH} levels") from None
-        finally:
-            self._path.clear()
+        before = len(self.placeholders)
+        self._depth = MAX_DEPTH
+        while True:
+            self._path[:] = [where]
+            self._open.clear()
+            try:
+                return _dumps(walk())
+            except RecursionError:  # the caller's frames count too
+                del self.placeholders[before:]
+                if self._strict or not self._depth:
+                    raise UnsupportedValueError(where, "it nests deeper than Python's stack allows here") from None
+                self._depth //= 2
+            finally:
+                self._path.clear()
 
     def _encode(self, value: Any) -> Any:
         kind = type(value)
@@ -160,8 +166,8 @@ class DocumentEncoder:
                 return arrays.encode_list(*packed, self)
         if id(value) in self._open:
             return self.unsupported(value, "it contains itself")
-        if len(self._open) >= MAX_DEPTH:
-            return self.unsupported(value, f"it nests deeper than {MAX_DEPTH} levels")
+        if len(self._open) >= self._depth:
+            return self.unsupported(value, f"it nests deeper than {self._depth} levels")
         self._open.add(id(value))
         before = len(self.placeholders)
         try:

@@ -21,7 +21,7 @@ from PIL.TiffImagePlugin import IFDRational
 
 from slime_store.codecs.documents import DocumentDecoder, DocumentEncoder
 from slime_store.errors import UnsupportedValueError
-from slime_store.testing import assert_same
+from slime_store.testing import assert_same, same
 from slime_store.types import Placeholder, Record, Sample
 
 
@@ -325,3 +325,32 @@ def test_a_moment_that_was_once_written_without_its_zone_is_read_as_a_placeholde
     body = f'{{"${tag}":["01:00:00",{{"$placeholder":{{"type":"a:Zone","text":"<zone>"}}}},0]}}'
     back = DocumentDecoder(Blobs()).document(body)  # type: ignore[arg-type]
     assert back == Placeholder(f"datetime:{tag}", "01:00:00 in <zone>")
+
+
+def below(frames: int, call: Callable[[], Any]) -> Any:
+    return call() if frames <= 0 else below(frames - 1, call)
+
+
+@pytest.mark.parametrize("frames", [0, 400, 800], ids=lambda frames: f"{frames}_frames")
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda value: [value],
+        lambda value: {"a": value},
+        lambda value: {(1,): value},
+        lambda value: frozenset([value]),
+        Node,
+    ],
+    ids=["list", "dict", "pairs", "frozenset", "dataclass"],
+)
+def test_what_nests_deeper_than_the_stack_allows_leaves_a_placeholder(wrap: Any, frames: int) -> None:
+    for depth in (10, 99, 300):
+        encoder, value = DocumentEncoder(None, strict=False), [1, {"a": nested((), depth, wrap)}]
+        text = below(frames, lambda: encoder.document(value))  # noqa: B023 - called here
+        back = DocumentDecoder(Blobs()).document(text)  # type: ignore[arg-type]
+        assert back[0] == 1 and (encoder.placeholders or same(back, value))
+
+
+def test_what_nests_deeper_than_the_stack_allows_is_refused_in_strict_mode() -> None:
+    with pytest.raises(UnsupportedValueError, match="nests deeper"):
+        below(800, lambda: DocumentEncoder(None).document(nested((), 99)))
