@@ -179,6 +179,8 @@ def _encode_fields(fields: dict[str, Any], encoder: DocumentEncoder) -> Any:
 
 def _decode_dataclass(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
     cls, fields = find_type(body["type"]), bodies.attributes(body["fields"])
+    if cls is not None and issubclass(cls, (Record, Placeholder)):
+        raise BlobCorruptError(f"a {cls.__name__} that is not written as one")
     if cls is None or not dataclasses.is_dataclass(cls) or issubclass(cls, BaseException):
         return Record(body["type"], "dataclass", fields)
     value = _instance(cls, fields)

@@ -9,6 +9,7 @@ import json
 import pickle
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from slime_store.codecs.documents import DocumentDecoder, DocumentEncoder
@@ -153,6 +154,26 @@ def test_a_key_that_is_hashed_without_what_comes_back_as_a_dict_comes_back() -> 
     made = {Node(HashedDict(a=1)): 1, Labelled("x", HashedDict(b=1)): 2}  # type: ignore[arg-type]
     first, second = read(DocumentEncoder(None).document(made))
     assert (type(first), first.name) == (Node, {"a": 1}) and second in made
+
+
+def test_records_of_arrays_are_keys_that_differ() -> None:
+    back = read(written({Node(np.zeros(2)): 1, Node(np.ones(2)): 2}))  # type: ignore[arg-type]
+    assert [(type(key), back[key]) for key in back] == [(Record, 1), (Record, 2)]
+
+
+def test_records_of_one_class_are_not_all_compared() -> None:
+    records = [Record("a:B", "dataclass", {"name": "n", "children": [{"at": {i}}]}) for i in range(200)]
+    same = Record("a:B", "dataclass", {"name": "n", "children": [{"at": frozenset({1})}]})
+    assert len(set(map(hash, records))) == 200 and same == records[1] and hash(same) == hash(records[1])
+
+
+@pytest.mark.parametrize("fields", ["[]", '[["type_name","a"],["kind","enum"],["fields",5]]'], ids=["none", "odd"])
+@pytest.mark.parametrize("name", ["Record", "Placeholder"])
+def test_a_document_makes_no_neutral_value_by_its_class(name: str, fields: str) -> None:
+    with pytest.raises(BlobCorruptError):
+        read(f'{{"$dataclass":{{"type":"slime_store.types.neutral:{name}","fields":{fields}}}}}')
+    with pytest.raises(BlobCorruptError):
+        read('{"$placeholder":{"type":"a:B","text":[1]}}')
 
 
 def test_placeholders_that_look_alike_stay_apart() -> None:
