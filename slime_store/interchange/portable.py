@@ -6,6 +6,7 @@ import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import is_dataclass
+from datetime import datetime, time
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any
@@ -28,12 +29,14 @@ class PortableSamples:
         replaced: paths of values that only slime_store knows, in order. A ``Record`` of a class that is not available
             here becomes a ``SimpleNamespace`` with the same attributes (as a key or a member of a set, its text), a
             tuple or an enum member's value; a ``Placeholder`` its text; an instance of a class of slime_store what a
-            record of it would become, a sample its dict; an image of several frames the list of them. Keys that would
-            become equal are their texts.
+            record of it would become, a sample its dict; an image of several frames the list of them; a text of numpy
+            that ends with a NUL one of Python. Keys that would become equal are their texts.
+        pickle_protocol: that of the file: torch's own, or one that has the ``fold`` of a moment where there is one.
     """
 
     def __init__(self) -> None:
         self.replaced: list[str] = []
+        self.pickle_protocol = 2
 
     def to_dict(self, sample: Any, where: str) -> dict[str, Any]:
         """Return what ``Sample.to_dict`` of slime gives, with all attributes; the sample is used up."""
@@ -58,6 +61,10 @@ class PortableSamples:
             value.args = self._items(value.args, f"{where}.args")
         elif kind is np.ndarray:
             self._objects(value, where)
+        elif isinstance(value, (datetime, time)):
+            self.pickle_protocol = 4 if value.fold else self.pickle_protocol
+        elif isinstance(value, (np.str_, np.bytes_)):
+            return self._numpy_text(value, where)
         elif isinstance(value, (Enum, Record, Placeholder)) or is_dataclass(value) or nested_in_sample(value):
             return self._instance(value, where)
         return self._media(value, where)
@@ -98,6 +105,14 @@ class PortableSamples:
             flat = value.reshape(-1)
             for i, each in enumerate(flat.tolist()):
                 flat[i] = self.value(each, f"{where}[{i}]")
+
+    def _numpy_text(self, value: Any, where: str) -> Any:
+        """Return a text of numpy, as Python's own where numpy would cut it when it is read: it ends with a NUL."""
+        plain = "".join([value]) if isinstance(value, str) else b"".join([value])
+        if plain[-1:] not in ("\0", b"\0"):
+            return value
+        self.replaced.append(where)
+        return plain
 
     # -- keys ------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import datetime as dt
 import pickle
 import types
 from pathlib import Path
@@ -15,8 +16,9 @@ import torch
 from PIL import Image
 
 from slime_store.codecs.framed_image import FramedImage
-from slime_store.interchange import export_pt
+from slime_store.interchange import export_pt, import_path
 from slime_store.interchange.portable import PortableSamples
+from slime_store.testing import assert_same
 from slime_store.testing.contract.opening import run_of
 from slime_store.types import MultimodalType, Placeholder, Record, RolloutFnTrainOutput, Sample
 
@@ -161,3 +163,19 @@ def test_keys_that_would_be_equal_are_texts_that_differ(keys: list[Any], plain: 
     assert set(replaced) and all(path.startswith("v[key]") for path in replaced)
     members, _ = portable(set(keys))
     assert members == set(plain)
+
+
+def test_the_second_of_two_moments_of_one_name_stays_the_second(sqlite_url: str, tmp_path: Path) -> None:
+    moments = {"datetime": dt.datetime(2024, 10, 27, 2, 30, fold=1), "time": dt.time(2, 30, fold=1)}
+    with run_of(sqlite_url) as run:
+        run.record_train(0, RolloutFnTrainOutput([[Sample(metadata=moments)]]))
+        done = export_pt(run, 0, tmp_path / "0.pt")
+        assert_same(foreign(done.path)["samples"][0]["metadata"], moments)
+        import_path(run, done.path, strict=True)
+        assert_same(run.load_train(0, sample_type=Sample).samples[0][0].metadata, moments)
+
+
+def test_numpy_texts_that_numpy_would_cut_are_plain_ones() -> None:
+    made, replaced = portable([np.str_("a\0"), np.bytes_(b"a\0"), np.str_("a"), {np.str_("k\0"): 1}])
+    assert_same(made, ["a\0", b"a\0", np.str_("a"), {"k\0": 1}])
+    assert replaced == ["v[0]", "v[1]", "v[3][key]"]
