@@ -94,6 +94,14 @@ DAMAGE = {
         tuple(range(8)),
     ),
     "a sample is gone": ("counts_disagree", "DELETE FROM samples WHERE rollout_pk = {pk} AND position = 3", "", (3,)),
+    "a number of samples is huge": (
+        "counts_disagree",
+        "UPDATE rollouts SET n_samples = 1073741824 WHERE id = {pk}",
+        "",
+        tuple(range(8, 1008)),
+    ),
+    "its placeholders are damaged": ("unreadable", "UPDATE rollouts SET placeholders = 'Z]' WHERE id = {pk}", "", ()),
+    "its placeholders are no texts": ("unreadable", "UPDATE rollouts SET placeholders = '[1]' WHERE id = {pk}", "", ()),
     "a number of tokens is wrong": (
         "counts_disagree",
         "UPDATE samples SET n_tokens = n_tokens + 1 WHERE rollout_pk = {pk} AND position = 2",
