@@ -211,6 +211,20 @@ def test_a_damaged_prompt_names_the_samples_that_have_it(filled: str) -> None:
     assert [(each.rollout_id, each.samples) for each in problems] == [(None, ()), (5, (4, 5, 6, 7))]
 
 
+@pytest.mark.parametrize(
+    ("code", "statement"),
+    [
+        ("prompt_damaged", "UPDATE prompts SET digest = CAST('x' AS TEXT) WHERE id = 1"),
+        ("rows_disagree", "UPDATE blobs SET n_bytes = 'x' WHERE id = 1"),
+    ],
+    ids=["prompt", "blob"],
+)
+def test_a_text_where_sqlite_should_hold_something_else_is_found(sqlite_url: str, code: str, statement: str) -> None:
+    make_filled(sqlite_url)
+    execute(sqlite_url, statement)
+    assert found(verified(sqlite_url), code)
+
+
 def test_damaged_shared_content_names_every_rollout_and_sample_that_needs_it(filled: str) -> None:
     shared = "SELECT blob_pk FROM blob_references GROUP BY blob_pk HAVING count(*) > 2"
     part = f"UPDATE blobs SET n_bytes = n_bytes + 1 WHERE id IN ({shared})"
