@@ -72,7 +72,8 @@ def export_pt_files(
     write_rows(_COLUMNS, done, form)
     for each in done:
         for place in each.replaced:
-            click.echo(f"warning: {each.path}: {place}: its class is not available; written as plain data", err=True)
+            why = "only slime_store knows its class; written as plain data"
+            click.echo(f"warning: {each.path}: {place}: {why}", err=True)
 
 
 def _table_options(command: F) -> F:

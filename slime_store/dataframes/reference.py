@@ -72,7 +72,8 @@ _WORDS = {
 _TAIL = """
 Text is what databases can keep and search: U+2400 stands for NUL, U+FFFD for a lone surrogate. In JSON, tuples and sets
 are lists, NaN and infinities are the texts "nan", "inf" and "-inf", enum members are their value, and arrays, tensors,
-images and texts of more than 64 KiB inside are as they are stored (docs/design.md, "Exact documents"). Of a dict reward
+images, texts of more than 64 KiB and lists of numbers of more than 1 KiB inside are as they are stored (docs/design.md,
+"Exact documents"). A dict whose keys would be the same as texts is `{"$dict": [[key, value], ...]}`. Of a dict reward
 the first 256 entries of each dict, to a depth of 8, are columns and can be asked for by `reward_key`.
 `run.load_train` and `run.iter_samples` give exact values.
 

@@ -70,12 +70,13 @@ def export_pt(
         datasets = {name: list(iter_leaf_samples(data.get("samples", []))) for name, data in evaluated.data.items()}
         samples, metrics = [sample for each in datasets.values() for sample in each], evaluated.metrics
         content["datasets"] = {name: len(each) for name, each in datasets.items()}
-    if metrics is not None:
-        content["metrics"] = metrics
     portable = PortableSamples()
+    if metrics is not None:
+        content["metrics"] = portable.value(metrics, "metrics")
     content["samples"] = [portable.to_dict(sample, f"sample {i}") for i, sample in enumerate(samples)]
     path = path_of(target, kind, rollout_id, ".pt")
-    _save(content | extras, path)
+    content |= portable.value(extras, "top level")
+    _save(content, path, portable.pickle_protocol)
     return ExportedFile(os.fspath(path), kind, int(rollout_id), number, len(samples), tuple(portable.replaced))
 
 
@@ -131,11 +132,11 @@ def select_rollouts(
     ]
 
 
-def _save(content: dict[Any, Any], path: Path) -> None:
+def _save(content: dict[Any, Any], path: Path, protocol: int) -> None:
     import torch
 
     try:
         with whole_file(path) as file:
-            torch.save(content, file)
+            torch.save(content, file, pickle_protocol=protocol)
     except RuntimeError as error:  # torch's word for a full disk
         raise ExportError(os.fspath(path), str(error)) from error

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from slime_store.mapping.text import searchable
+from slime_store.mapping.text import searchable, shown_int
 from slime_store.types import Placeholder, Record
 
 _dumps = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
 _MOST_COUNTED = 1 << 16
 """Elements to which a value is written out that has no room for them itself: a range, a sparse tensor."""
 _FLAT = frozenset({type(None), bool, int, float, str})
-_LONG_INT = 10_000  # bits; Python turns no longer ones than 4,300 digits into text
+_MOMENTS = (np.datetime64, np.timedelta64)
 _LINE_ENDS = re.compile("[\x7f\x85\u2028\u2029]")  # some programs take these for the end of a line
 
 
@@ -55,7 +55,7 @@ def plain(value: Any) -> Any:
     if value is None or kind is bool:
         return value
     if kind is int:
-        return value if value.bit_length() < _LONG_INT else _long_int(value)
+        return shown_int(value)
     if kind is float:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, str) and not isinstance(value, Enum):
@@ -69,14 +69,6 @@ def plain(value: Any) -> Any:
     return _other(value)
 
 
-def _long_int(value: int) -> Any:
-    try:
-        str(value)
-    except ValueError:  # Python's limit, which is the user's to set
-        return hex(value)
-    return value
-
-
 def _mapping(value: Mapping[Any, Any]) -> Any:
     keys = [searchable(key) if isinstance(key, str) else json_text(key) for key in value]
     if len(set(keys)) < len(keys):
@@ -87,8 +79,11 @@ def _mapping(value: Mapping[Any, Any]) -> Any:
 def _other(value: Any) -> Any:
     if isinstance(value, np.generic):
         number = value.item()
-        return str(value) if isinstance(number, np.generic) or type(number) is complex else plain(number)
+        is_count = isinstance(value, _MOMENTS) and type(number) is int  # of a unit that Python's own do not have
+        return str(value) if isinstance(number, np.generic) or type(number) is complex or is_count else plain(number)
     if isinstance(value, np.ndarray):
+        if value.dtype.kind in "mM" and value.size:
+            return [plain(item) for item in value] if value.ndim else plain(value[()])
         return plain(_listed(value))
     if isinstance(value, Enum):
         return plain(value.value)

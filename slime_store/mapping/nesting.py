@@ -7,7 +7,7 @@ is ``[[2], [[2], [1]], [1]]``. A tuple is ``{"$tuple": [...]}``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,7 +89,7 @@ def flatten(tree: Any, where: str = "samples") -> FlatSamples:
     return flat
 
 
-def nest(shape: str, samples: list[Any]) -> Any:
+def nest(shape: str, samples: Sequence[Any]) -> Any:
     """Rebuild the nested list from its shape.
 
     Raises:

@@ -9,15 +9,20 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from slime_store.codecs.documents import DocumentDecoder
 from slime_store.errors import BlobMissingError
-from slime_store.mapping.text import searchable
+from slime_store.mapping.text import searchable, shown_int
 
 Payload = Callable[[str], bytes]
 """Gives the bytes of a blob by its name."""
 
-_LISTS = frozenset({"$tuple", "$set", "$frozenset", "$range", "$torch.size"})
+_MOST_COUNTED = 1 << 16
+"""Elements to which a range is written out."""
+_LISTS = frozenset({"$tuple", "$set", "$frozenset", "$torch.size"})
 _MAPPINGS = frozenset({"$ordereddict", "$counter", "$namespace"})
+_NUMBERS = frozenset({int, float, bool, str})  # texts for those that are not finite
 _TEXTS = frozenset({"$str", "$text"})
 _AS_THEY_ARE = frozenset({"$np.str", "$date", "$decimal", "$uuid", "$torch.dtype", "$torch.device"})
 
@@ -25,10 +30,11 @@ _AS_THEY_ARE = frozenset({"$np.str", "$date", "$decimal", "$uuid", "$torch.dtype
 def shown(tree: Any, payload: Payload | None = None) -> Any:
     """Return what a parsed document says, in plain JSON values.
 
-    Tuples and sets become lists; dicts of every kind become dicts with text as keys; NaN and infinities become the
-    texts ``"nan"``, ``"inf"``, ``"-inf"``; enum members become their value, dataclasses their fields; text is
-    ``searchable``. What plain JSON cannot say (arrays, tensors, images, bytes, and without ``payload`` texts that are
-    kept as blobs) stays as it is stored.
+    Tuples and sets become lists, and ranges, very long ones text; dicts of every kind become dicts with text as keys,
+    or ``{"$dict": [[key, value], ...]}`` where two keys would be the same; NaN and infinities become the
+    texts ``"nan"``, ``"inf"``, ``"-inf"``, integers of thousands of digits a hexadecimal one; enum members become their
+    value, dataclasses their fields; text is ``searchable``. What plain JSON cannot say (arrays, tensors, images,
+    bytes), lists of numbers that are kept as blobs, and without ``payload`` texts that are, stay as they are stored.
 
     Raises:
         Exception: of many kinds, when the document is damaged.
@@ -58,9 +64,13 @@ def shown(tree: Any, payload: Payload | None = None) -> Any:
     if tag == "$float":
         return _float(body)
     if tag == "$int":
-        return int(body, 16)
+        return shown_int(int(body, 16))
     if tag == "$np":
         return _number(tree)
+    if tag == "$range":
+        return _range(tree)
+    if tag == "$list" and "data" in body:
+        return _numbers(tree)
     return tree
 
 
@@ -82,6 +92,8 @@ def texts_in(tree: Any, payload: Payload) -> Iterator[str]:
             yield value
         elif isinstance(value, list):
             stack += value
+        elif isinstance(value, dict) and list(value) == ["$dict"] and isinstance(value["$dict"], list):
+            stack += [item for _, item in value["$dict"]]
         elif isinstance(value, dict) and not (len(value) == 1 and next(iter(value))[:1] == "$"):
             stack += value.values()
 
@@ -92,7 +104,9 @@ def _text(body: dict[str, Any], payload: Payload | None) -> str:
 
 
 def _pairs(body: list[Any], payload: Payload | None) -> dict[str, Any]:
-    return {_key(shown(key, payload)): shown(value, payload) for key, value in body}
+    pairs = [[shown(key, payload), shown(value, payload)] for key, value in body]
+    made = {_key(key): value for key, value in pairs}
+    return made if len(made) == len(pairs) else {"$dict": pairs}
 
 
 def _key(key: Any) -> str:
@@ -111,8 +125,31 @@ def _finite(value: float) -> float | str:
 
 def _number(tree: dict[str, Any]) -> Any:
     """Return a numpy scalar as a plain number, or as it is stored when it is none (a date, a complex number)."""
-    value = _scalars.document(json.dumps(tree)).item()
-    return _finite(value) if type(value) is float else value if type(value) in (int, bool) else tree
+    value = _documents.document(json.dumps(tree))
+    number = None if isinstance(value, (np.datetime64, np.timedelta64)) else _plain_number(value)
+    return number if type(number) in _NUMBERS else tree
+
+
+def _numbers(tree: dict[str, Any]) -> Any:
+    """Return a list of numbers that is stored in the document, or as it is stored when they are none."""
+    numbers = list(map(_plain_number, _documents.document(json.dumps(tree))))
+    return numbers if _NUMBERS.issuperset(map(type, numbers)) else tree
+
+
+def _range(tree: dict[str, Any]) -> Any:
+    counted = _documents.document(json.dumps(tree))
+    if not counted[_MOST_COUNTED:]:
+        return list(map(shown_int, counted))
+    try:
+        return str(counted)
+    except ValueError:  # of numbers of thousands of digits
+        return "<range>"
+
+
+def _plain_number(value: Any) -> Any:
+    """Return a number of Python for one of numpy, and a text for one that is not finite."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return _finite(value) if type(value) is float else value
 
 
 class _NoBlobs:
@@ -120,4 +157,4 @@ class _NoBlobs:
         raise BlobMissingError(name)
 
 
-_scalars = DocumentDecoder(_NoBlobs())
+_documents = DocumentDecoder(_NoBlobs())

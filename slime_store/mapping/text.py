@@ -11,12 +11,24 @@ MAX_INDEXED = 600
 
 NUL_STANDS_FOR = "\u2400"  # SYMBOL FOR NULL
 
+_LONG_INT = 10_000  # bits; Python turns no longer ones than 4,300 digits into text
+
 
 def searchable(text: str) -> str:
     """Return the text itself when it is clean; else with U+2400 for NUL and U+FFFD for lone surrogates."""
     if is_clean(text):
         return text
     return text.replace("\0", NUL_STANDS_FOR).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def shown_int(value: int) -> int | str:
+    """Return the integer; beyond the digits that Python, or its user, allows in a text a hexadecimal one."""
+    try:
+        if value.bit_length() >= _LONG_INT:
+            str(value)
+    except ValueError:
+        return hex(value)
+    return value
 
 
 def indexable(text: str) -> str:

@@ -61,7 +61,10 @@ def explain_refused_file(config: StoreConfig, path: Path, refusal: DamagedStoreE
 def newest_writer(engine: Engine) -> str | None:
     """Return the newest version of slime_store that has written to a store of an unknown schema, if it says so."""
     versions = set()
-    with contextlib.suppress(StoreError, ValueError, AttributeError, RecursionError), read(engine) as connection:
+    with (
+        contextlib.suppress(StoreError, ValueError, TypeError, AttributeError, RecursionError),
+        read(engine) as connection,
+    ):
         for client in connection.scalars(text("SELECT DISTINCT client FROM sessions")):
             versions.add(str(json.loads(client).get("slime_store")))
     known = [version for version in versions if _RELEASE.fullmatch(version)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import operator
 from typing import Any
 
 from sqlalchemy import Row
 
 from slime_store.codecs.documents import DocumentDecoder, DocumentEncoder
-from slime_store.errors import ArraysPrunedError, BlobMissingError, InvalidOutputError
+from slime_store.errors import ArraysPrunedError, BlobCorruptError, BlobMissingError, InvalidOutputError
 from slime_store.repositories.runs import StoredRun
 from slime_store.types import RolloutInfo, RunInfo, SessionInfo, WeightVersionInfo
 
@@ -32,6 +31,18 @@ def encode_inline(value: Any, where: str, *, strict: bool = True) -> str:
 def decode_inline(text: str) -> Any:
     """Return the value of a document from ``encode_inline``."""
     return _decoder.document(text)
+
+
+def decode_placeholders(text: str) -> tuple[str, ...]:
+    """Return the paths of a rollout's placeholders.
+
+    Raises:
+        BlobCorruptError: the text is not a list of them.
+    """
+    paths = decode_inline(text)
+    if type(paths) is not list or not all(type(path) is str for path in paths):
+        raise BlobCorruptError("a rollout's placeholders are no list of paths")
+    return tuple(paths)
 
 
 def run_info(run: StoredRun) -> RunInfo:
@@ -62,7 +73,7 @@ def rollout_info(row: Row[Any]) -> RolloutInfo:
         started_at=row.started_at,
         finished_at=row.finished_at,
         n_trajectories=row.n_trajectories,
-        placeholders=tuple(json.loads(row.placeholders)),
+        placeholders=decode_placeholders(row.placeholders),
         pruned_at=row.pruned_at,
     )
 

@@ -9,8 +9,9 @@ rules hold at every depth:
   NaN of the same sign and payload. (A numpy long double has padding, so its values are compared, and NaNs by sign.)
 * Dicts have the same keys, of the same types, in the same order; sets the same elements; a deque the same
   ``maxlen`` and a defaultdict the same factory.
-* Arrays have the same dtype, byte order included, and shape; tensors the same dtype, shape and layout. Memory
-  order, device, ``requires_grad`` and being a ``Parameter`` are ignored: tensors come back as values on the cpu.
+* Arrays have the same dtype (byte order, metadata and the class of a structure included) and shape; tensors the same
+  dtype, shape and layout. Memory order, device, ``requires_grad`` and being a ``Parameter`` are ignored: tensors come
+  back as values on the cpu.
 * Images have the same mode, size and ``info``, and in each frame the same pixels and palette. Their class
   is ignored: an image opened from a file comes back in memory.
 * A datetime has the same fields, ``fold`` and UTC offset; a Decimal the same digits and exponent; an

@@ -13,12 +13,14 @@ _DOUBLE_BYTES = 8
 
 
 def rule_for(value: Any) -> Rule | None:
-    """Return the rule for an array, numpy scalar, tensor or image; None for any other value."""
+    """Return the rule for an array, numpy scalar or dtype, tensor or image; None for any other value."""
     numpy, torch, image = (sys.modules.get(name) for name in ("numpy", "torch", "PIL.Image"))
     if numpy is not None and isinstance(value, numpy.ndarray):
         return _array_parts
     if numpy is not None and isinstance(value, numpy.generic):
         return _numpy_scalar_parts
+    if numpy is not None and isinstance(value, numpy.dtype):
+        return _dtype_parts
     if torch is not None and isinstance(value, torch.Tensor):
         return _tensor_parts
     if image is not None and isinstance(value, image.Image):
@@ -62,6 +64,7 @@ def _array_parts(one: Any, other: Any) -> Iterator[Child]:
         raise Mismatch(f"{_describe(one)} != {_describe(other)}", ".dtype")
     if one.shape != other.shape:
         raise Mismatch(f"{_describe(one)} != {_describe(other)}", ".shape")
+    yield from _unseen_dtype_parts(one.dtype, other.dtype, ".dtype")
     if type(one) is not numpy.ndarray and hasattr(one, "__dict__"):  # what a subclass adds, e.g. a mask
         yield ".__dict__", dict(sorted(vars(one).items())), dict(sorted(vars(other).items()))
     one, other = one.view(numpy.ndarray), other.view(numpy.ndarray)
@@ -78,6 +81,28 @@ def _array_parts(one: Any, other: Any) -> Iterator[Child]:
             position = int(differing.argmax())
             mine, theirs = (show(each.reshape(-1)[position].tolist()) for each in (one, other))
             raise Mismatch(versus(mine, theirs), _index(position, one.shape))
+
+
+def _dtype_parts(one: Any, other: Any) -> Iterator[Child]:
+    if one != other:
+        raise unequal(one, other)
+    yield from _unseen_dtype_parts(one, other, "")
+
+
+def _unseen_dtype_parts(one: Any, other: Any, path: str) -> Iterator[Child]:
+    """Yield in what dtypes may differ that are equal to numpy: metadata and a structure's class, at any depth."""
+    pending = [(path, one, other)]
+    while pending:  # a loop: dtypes are nested deeper than Python recurses
+        path, one, other = pending.pop()
+        if one.kind == other.kind == "V" and one.type is not other.type:
+            raise Mismatch(f"{one.type.__name__} != {other.type.__name__}", f"{path}.type")
+        if one.metadata is not None or other.metadata is not None:
+            mine, theirs = (None if each.metadata is None else dict(each.metadata) for each in (one, other))
+            yield f"{path}.metadata", mine, theirs
+        if one.subdtype is not None:
+            pending.append((f"{path}.base", one.base, other.base))
+        for name in one.names or ():
+            pending.append((f"{path}[{name!r}]", one[name], other[name]))
 
 
 def _unequal_items(one: Any, other: Any) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+_HASHED_DEPTH = 8  # levels of a record's fields that its hash looks at
+
 
 @dataclass(frozen=True)
 class Placeholder:
@@ -60,9 +62,33 @@ class Record:
         type_name = self.__dict__.get("type_name", type(self).__name__)
         raise AttributeError(f"record of {type_name!r} has no field {name!r}; it has {list(fields)}")
 
+    def __eq__(self, other: object) -> bool:
+        """Compare by content; false where a field, such as an array, has no such answer."""
+        if type(other) is not type(self):
+            return NotImplemented
+        try:
+            return self._content() == other._content()
+        except Exception:  # of a field's class
+            return False
+
     def __hash__(self) -> int:
         """Agree with equality, also when a field cannot be hashed; enum members are often keys."""
-        try:
-            return hash((self.type_name, self.kind, self._number, frozenset(self.fields.items())))
-        except TypeError:
-            return hash((self.type_name, self.kind, self._number))
+        return hash((self.type_name, self.kind, self._number, _content_hash(self.fields)))
+
+    def _content(self) -> tuple[Any, ...]:
+        return self.type_name, self.kind, self.fields, self._number
+
+
+def _content_hash(value: Any, depth: int = _HASHED_DEPTH) -> int:
+    """Return a hash that equal values share, also where lists, dicts or sets in them have none."""
+    try:
+        if isinstance(value, (list, tuple)):
+            return hash(tuple(_content_hash(item, depth - 1) for item in value)) if depth else 0
+        if isinstance(value, dict):
+            items = value.items() if depth else ()
+            return hash(frozenset((key, _content_hash(item, depth - 1)) for key, item in items))
+        return hash(frozenset(value) if isinstance(value, (set, frozenset)) else value)
+    except RecursionError:
+        raise
+    except Exception:  # a field's class may have any hash, or none
+        return 0

@@ -120,4 +120,4 @@ def test_what_cannot_be_exported_is_told_in_one_line(command: Command, store_url
         assert code == 2 or (done.stderr.startswith("error: ") and done.stderr.count("\n") == 1)
     assert not Path(out).exists()
     warned: Any = command("export", "pt", "--run", "r", "--rollout-ids", "1", "--out", out)
-    assert warned.exit_code == 0 and "sample 0, adapter: its class is not available" in warned.stderr
+    assert warned.exit_code == 0 and "sample 0, adapter: only slime_store knows its class" in warned.stderr

@@ -85,7 +85,7 @@ def test_i6_a_file_appears_whole_or_not_at_all(
         export_pt(run, 7, target)
         before = target.read_bytes()
 
-        def fail(_content: Any, file: Any) -> None:
+        def fail(_content: Any, file: Any, **_options: Any) -> None:
             file.write(b"half")
             raise RuntimeError("PytorchStreamWriter failed writing file")
 

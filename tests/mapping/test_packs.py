@@ -73,7 +73,12 @@ def test_values_that_come_back_are_writable_and_independent() -> None:
     assert arrays[2].untyped_storage().nbytes() == 32
 
 
-@pytest.mark.parametrize("value", [[1, 1.0], [1, None], [2**70], (1, 2), "x", np.array(1), [[1]], torch.tensor(1.0)])
+_MARKED = np.zeros(1, np.dtype("i4", metadata={}))
+
+
+@pytest.mark.parametrize(
+    "value", [[1, 1.0], [1, None], [2**70], (1, 2), "x", np.array(1), [[1]], torch.tensor(1.0), _MARKED]
+)
 def test_what_is_no_token_array_is_left_to_documents(value: Any) -> None:
     assert to_piece(value, copy=False) is None
 

@@ -169,6 +169,19 @@ def test_k3_a_revision_that_is_unknown_here_is_newer(open_store: OpenStore, stor
         open_store(store_url, read_only=read_only)
 
 
+def test_a_newer_store_whose_writers_say_nothing_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    with SampleStore.open(path) as store:
+        store.run("a").record_train(0, [[Sample()]])
+    nullable = "UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'sessions'"
+    other_programs_file(
+        path, f"UPDATE {VERSION_TABLE} SET version_num = '0099'", "PRAGMA writable_schema = 1", nullable
+    )
+    other_programs_file(path, "UPDATE sessions SET client = NULL")
+    with pytest.raises(NewerSchemaError, match="0099"):
+        SampleStore.open(path)
+
+
 @pytest.mark.parametrize("client", ['{"slime_store":"%s"}' % ("9" * 5000), "[" * 100_000], ids=["long", "deep"])
 def test_a_newer_store_is_refused_whatever_it_says_of_its_writers(tmp_path: Path, client: str) -> None:
     path = tmp_path / "runs.db"

@@ -21,6 +21,13 @@ RECORDS = np.array([(1, 2.0)], [("a", "i4"), ("b", "f8")])
 PADDED = np.dtype({"names": ["a", "b"], "formats": ["i1", "f8"], "offsets": [0, 8], "itemsize": 16})
 
 
+class Marked(np.void):
+    """A scalar class of somebody's own."""
+
+
+TAGGED = np.dtype("O", metadata={"vlen": str})
+
+
 def _object_array(*values: Any) -> Any:
     array = np.empty(len(values), object)
     array[:] = values
@@ -79,6 +86,11 @@ DIFFERENT: list[tuple[Any, Any]] = [
     (np.zeros(1, "g"), -np.zeros(1, "g")),
     (np.ma.masked_array([1, 2], [0, 1]), np.ma.masked_array([1, 2], [1, 0])),
     (np.zeros(2), np.zeros(2).view(np.recarray)),
+    (np.zeros(1, TAGGED), np.zeros(1, "O")), (TAGGED, np.dtype("O")),
+    (np.zeros(1, np.dtype("i4", metadata={"a": 1})), np.zeros(1, np.dtype("i4", metadata={"a": True}))),
+    (np.zeros(1, [("a", "i4", 2), ("b", TAGGED)]), np.zeros(1, [("a", "i4", 2), ("b", "O")])),
+    (np.zeros(1, (Marked, [("a", "i4")])), np.zeros(1, [("a", "i4")])),
+    (np.dtype((np.record, [("a", "i4")])), np.dtype([("a", "i4")])),
     (torch.zeros(2), np.zeros(2, np.float32)), (torch.tensor(1), 1), (torch.zeros(2), [0.0, 0.0]),
     (torch.zeros(2), torch.zeros(2, dtype=torch.bfloat16)), (torch.zeros(2), -torch.zeros(2)),
     (torch.zeros(2, 3), torch.zeros(3, 2)), (torch.zeros(0), torch.zeros(0, 3)), (torch.tensor(1), torch.tensor([1])),
@@ -122,6 +134,8 @@ def test_a_value_is_the_same_as_its_copy(value: Any) -> None:
     [
         (np.zeros((2, 3)), np.array([[0, 0, 0], [0, 0, 1.0]]), "value[1, 2]: 0.0 != 1.0"),
         (np.zeros(2, "f4"), np.zeros(2), "value.dtype: ndarray of float32 (2,) != ndarray of float64 (2,)"),
+        (np.zeros(1, TAGGED), np.zeros(1, "O"), "value.dtype.metadata: dict {'vlen': <class 'str'>} != NoneType"),
+        (np.dtype((Marked, "V2")), np.dtype("V2"), "value.type: Marked != void"),
         (np.array(1), np.array(2), "value[()]: 1 != 2"),
         (_object_array(1, [2]), _object_array(1, [3]), "value[1][0]: int 2 != int 3"),
         (RECORDS, np.array([(1, 3.0)], RECORDS.dtype), "value['b'][0]: 2.0 != 3.0"),

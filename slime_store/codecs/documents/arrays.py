@@ -73,6 +73,8 @@ def _encode_dtype(dtype: np.dtype[Any], encoder: DocumentEncoder, depth: int = 0
         base, shape = dtype.subdtype
         return {"base": _encode_dtype(base, encoder, depth + 1), "shape": list(shape)}
     if dtype.fields is not None:
+        if dtype.type not in (np.void, np.record):
+            raise UnsupportedValueError("", f"a structure of class {dtype.type.__name__} cannot be stored exactly")
         described: dict[str, tuple[Any, ...]] = dict(dtype.fields)
         fields = [(n, *described[n], None)[:4] for n in dtype.names or ()]
         return {
@@ -144,7 +146,7 @@ def _decode_scalar(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
 
 def _encode_array(value: np.ndarray[Any, Any], encoder: DocumentEncoder) -> Any:
     shape = list(value.shape)
-    if value.dtype == np.dtype(object):
+    if value.dtype == np.dtype(object) and value.dtype.metadata is None:
         return {"$ndarray": {"objects": encoder.items(value.reshape(-1).tolist()), "shape": shape}}
     if is_too_empty(value.dtype, shape):
         return encoder.unsupported(value, f"an array of {value.size} elements that have no bytes")

@@ -77,7 +77,7 @@ def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
     if isinstance(value, Record):
         return _encode_record
     if isinstance(value, Placeholder):
-        return lambda v, encoder: {"$placeholder": {"type": encoder.text(v.type_name), "text": encoder.text(v.text)}}
+        return _encode_placeholder
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _encode_dataclass
     if isinstance(value, tuple) and hasattr(type(value), "_fields"):
@@ -87,6 +87,12 @@ def find_encoder(value: Any) -> Callable[[Any, DocumentEncoder], Any] | None:
     if isinstance(value, UserDict):
         return _encode_userdict
     return None
+
+
+def _encode_placeholder(value: Placeholder, encoder: DocumentEncoder) -> Any:
+    if not all(isinstance(each, str) for each in (value.type_name, value.text)):
+        return encoder.unsupported(value, "a placeholder that is not of two texts")
+    return encoder.placeholder(value.type_name, value.text)
 
 
 def _encode_userdict(value: UserDict[Any, Any], encoder: DocumentEncoder) -> Any:
@@ -148,10 +154,23 @@ def _fields_of(value: Any) -> dict[str, Any]:
 
 
 def as_record(value: Any) -> Record | None:
-    """Return a dataclass instance as what it is where its class is not loaded; None for anything else."""
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return None
-    return Record(type_name(type(value)), "dataclass", _fields_of(value))
+    """Return an instance of a user class as what it is where its class is not loaded; None for anything else."""
+    cls: Any = type(value)
+    name = type_name(cls)
+    if isinstance(value, enum.Enum):
+        return Record(name, "enum", {"name": value._name_, "value": value._value_})
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return Record(name, "dataclass", _fields_of(value))
+    if isinstance(value, tuple) and hasattr(cls, "_fields"):
+        return Record(name, "namedtuple", dict(zip(cls._fields, value, strict=True)))
+    return None
+
+
+def with_fields(value: Any, change: Callable[[str, Any], Any]) -> Any:
+    """Return a dataclass instance with every field changed, by its name and value; itself where that changes none."""
+    fields = _fields_of(value)
+    changed = {name: change(name, item) for name, item in fields.items()}
+    return value if all(changed[name] is item for name, item in fields.items()) else _instance(type(value), changed)
 
 
 def _encode_fields(fields: dict[str, Any], encoder: DocumentEncoder) -> Any:
@@ -160,12 +179,20 @@ def _encode_fields(fields: dict[str, Any], encoder: DocumentEncoder) -> Any:
 
 def _decode_dataclass(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
     cls, fields = find_type(body["type"]), bodies.attributes(body["fields"])
+    if cls is not None and issubclass(cls, (Record, Placeholder)):
+        raise BlobCorruptError(f"a {cls.__name__} that is not written as one")
     if cls is None or not dataclasses.is_dataclass(cls) or issubclass(cls, BaseException):
         return Record(body["type"], "dataclass", fields)
+    value = _instance(cls, fields)
+    return Record(body["type"], "dataclass", fields) if value is None else value
+
+
+def _instance(cls: type[Any], fields: dict[str, Any]) -> Any:
+    """Return an instance with these fields, running no code of the class; None where it cannot have them."""
     try:
         value = object.__new__(cls)
-    except TypeError:  # a record of a class that has become abstract, or a builtin type's
-        return Record(body["type"], "dataclass", fields)
+    except TypeError:  # of a class that has become abstract, or a builtin type's
+        return None
     try:
         attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -177,7 +204,7 @@ def _decode_dataclass(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
         elif attributes is not None:
             attributes[name] = item  # also where a property has the name, whose code is not run
         else:
-            return Record(body["type"], "dataclass", fields)  # the class has lost a slot since
+            return None  # the class has lost a slot since
     return value
 
 

@@ -115,7 +115,7 @@ def _decode_str(body: dict[str, Any], decoder: DocumentDecoder) -> str:
 
 
 def _decode_placeholder(body: dict[str, Any], decoder: DocumentDecoder) -> Placeholder:
-    return Placeholder(body["type"], body["text"])
+    return Placeholder(bodies.text(body["type"]), bodies.text(body["text"]))
 
 
 _DECODERS: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from slime_store.codecs.documents import arrays, classes, keys, media, samples, stdlib
+from slime_store.codecs.documents import arrays, classes, keys, late, media, samples, stdlib
 from slime_store.codecs.documents.plain import LONG_LIST, LONG_TEXT, MAX_DEPTH, is_clean, plain_json
 from slime_store.codecs.lists import list_to_array
 from slime_store.errors import StoreError, UnsupportedValueError
@@ -21,7 +21,10 @@ INLINE_BYTES = 1024
 """Payloads up to this size stay in the document as base64; larger ones become blobs."""
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
-_dumps = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
+_SHOWN_KEY = 100  # characters of a key in a path
+_dumps = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":"), default=late.write
+).encode
 
 
 class BlobSink(Protocol):
@@ -47,13 +50,14 @@ class DocumentEncoder:
         self._strict = strict
         self._path: list[str] = []
         self._open: set[int] = set()
+        self._depth = MAX_DEPTH
 
     def document(self, value: Any, where: str = "value") -> str:
         """Return the document of one value; ``where`` names it in errors.
 
         Raises:
-            UnsupportedValueError: the value, or one inside it, cannot be kept exactly (strict only), nests deeper
-                than 100 levels, or contains itself.
+            UnsupportedValueError: strict only: the value, or one inside it, cannot be kept exactly, nests deeper than
+                100 levels or than Python's stack allows, or contains itself.
         """
         text = plain_json(value)
         return text if text is not None else self._slowly(where, lambda: self.encode(value, ""))
@@ -102,11 +106,11 @@ class DocumentEncoder:
         del self.placeholders[before:]
         return self.unsupported(value, "a part of it cannot be stored exactly")
 
-    def payload(self, array: np.ndarray[Any, Any]) -> dict[str, str]:
+    def payload(self, array: np.ndarray[Any, Any]) -> dict[str, Any]:
         """Keep an array's bytes, C order: inline when small, else as a blob."""
         if self._sink is None or array.nbytes <= INLINE_BYTES:
             return {"data": base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")}
-        return {"blob": self._sink.put(array)}
+        return {"blob": late.Payload(self._sink.put, array)}
 
     def unsupported(self, value: Any, reason: str) -> Any:
         """Refuse a value: an error, or a placeholder in lenient mode."""
@@ -114,12 +118,11 @@ class DocumentEncoder:
         if self._strict:
             raise UnsupportedValueError(path, reason)
         self.placeholders.append(path)
-        return {
-            "$placeholder": {
-                "type": self.text(classes.type_name(type(value))),
-                "text": self.text(_safe_repr(value)),
-            }
-        }
+        return self.placeholder(classes.type_name(type(value)), _safe_repr(value))
+
+    def placeholder(self, type_name: str, text: str) -> Any:
+        """Encode what stands for a value that is not kept."""
+        return {"$placeholder": late.StandIn(type_name, text, self.text)}
 
     def text(self, value: str) -> Any:
         """Encode a string."""
@@ -132,15 +135,20 @@ class DocumentEncoder:
     # -- the walk --------------------------------------------------------------------------------
 
     def _slowly(self, where: str, walk: Callable[[], Any]) -> str:
-        self._path[:] = [where]
-        self._open.clear()
-        try:
-            tree = walk()
-            return _dumps(tree)
-        except RecursionError:
-            raise UnsupportedValueError(where, f"it nests deeper than {MAX_DEPTH} levels") from None
-        finally:
-            self._path.clear()
+        before = len(self.placeholders)
+        self._depth = MAX_DEPTH
+        while True:
+            self._path[:] = [where]
+            self._open.clear()
+            try:
+                return _dumps(walk())
+            except RecursionError:  # the caller's frames count too
+                del self.placeholders[before:]
+                if self._strict or not self._depth:
+                    raise UnsupportedValueError(where, "it nests deeper than Python's stack allows here") from None
+                self._depth //= 2
+            finally:
+                self._path.clear()
 
     def _encode(self, value: Any) -> Any:
         kind = type(value)
@@ -158,8 +166,8 @@ class DocumentEncoder:
                 return arrays.encode_list(*packed, self)
         if id(value) in self._open:
             return self.unsupported(value, "it contains itself")
-        if len(self._open) >= MAX_DEPTH:
-            return self.unsupported(value, f"it nests deeper than {MAX_DEPTH} levels")
+        if len(self._open) >= self._depth:
+            return self.unsupported(value, f"it nests deeper than {self._depth} levels")
         self._open.add(id(value))
         before = len(self.placeholders)
         try:
@@ -231,4 +239,5 @@ def _safe_text(error: Exception) -> str:
 
 
 def _step(key: Any, prefix: str = "") -> str:
-    return f"[{prefix}{_safe_repr(key)}]"
+    shown = _safe_repr(key)
+    return f"[{prefix}{shown if len(shown) <= _SHOWN_KEY else shown[:_SHOWN_KEY] + '...'}]"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 from collections import UserDict
+from collections.abc import Callable
 from typing import Any
 
-from slime_store.codecs.documents.classes import as_record
+from slime_store.codecs.documents.classes import as_record, with_fields
 from slime_store.errors import BlobCorruptError
 from slime_store.types import Placeholder, Record
 from slime_store.types.duck import is_sample, nested_in_sample
@@ -15,10 +16,31 @@ _UNHASHABLE = ("SpecInfo", "PrefixCacheInfo")
 
 
 def comes_back_hashable(value: Any) -> bool:
-    """False for keys that are read as a dict or a sample, whatever hash their own class has."""
+    """False for keys of which no hash can be taken when they are read, whatever hash they have now."""
+    try:
+        return _has_hash(_as_read(value))
+    except Exception:  # of a class's own code
+        return False
+
+
+def _as_read(value: Any) -> Any:
+    """Return a key with a dict for what is read as a dict or a sample, wherever its hash may look."""
     if isinstance(value, (tuple, frozenset)):
-        return all(map(comes_back_hashable, value))
-    return not (isinstance(value, UserDict) or is_sample(value) or nested_in_sample(value) in _UNHASHABLE)
+        return _with_items(value, _as_read)
+    if isinstance(value, UserDict) or is_sample(value) or nested_in_sample(value) in _UNHASHABLE:
+        return {}
+    if dataclasses.is_dataclass(value) and type(value).__hash__ is not object.__hash__:
+        return with_fields(value, lambda _, item: _as_read(item))
+    return value
+
+
+def _with_items(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a tuple or frozenset with every item changed; itself where that changes none."""
+    items = list(value)
+    changed = list(map(change, items))
+    if all(one is other for one, other in zip(items, changed, strict=True)):
+        return value
+    return tuple.__new__(type(value), changed) if isinstance(value, tuple) else frozenset(changed)
 
 
 def is_placeholder(body: Any) -> bool:
@@ -28,17 +50,15 @@ def is_placeholder(body: Any) -> bool:
 
 def keep_apart(bodies: list[Any]) -> list[Any]:
     """Return the documents of keys, those of placeholders that look alike with a number: they must stay two."""
-    seen: set[str] = set()
-    numbers: dict[str, int] = {}
+    seen: set[tuple[str, str]] = set()
+    numbers: dict[tuple[str, str], int] = {}
     for body in filter(is_placeholder, bodies):
         stand_in = body["$placeholder"]
-        text = stand_in["text"]
-        first = looks = json.dumps(stand_in)
-        while looks in seen:
+        text, first = stand_in.text, (stand_in.type_name, stand_in.text)
+        while (stand_in.type_name, stand_in.text) in seen:
             numbers[first] = numbers.get(first, 1) + 1
-            stand_in["text"] = f"{text} (key {numbers[first]})"
-            looks = json.dumps(stand_in)
-        seen.add(looks)
+            stand_in.text = f"{text} (key {numbers[first]})"
+        seen.add((stand_in.type_name, stand_in.text))
     return bodies
 
 
@@ -46,7 +66,7 @@ def to_dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     """Return a dict with every one of the pairs; BlobCorruptError where two keys can only be equal."""
     try:
         made = dict(pairs)
-    except TypeError:
+    except Exception:  # of a class's own code, which may have no hash any more
         made = {}
     if len(made) == len(pairs):
         return made
@@ -58,7 +78,7 @@ def to_members(values: list[Any]) -> list[Any]:
     try:
         if len(set(values)) == len(values):
             return values
-    except TypeError:
+    except Exception:  # as above
         pass
     return _told_apart(values)
 
@@ -83,11 +103,19 @@ def _told_apart(keys: list[Any]) -> list[Any]:
 
 
 def _hashable(key: Any) -> Any:
+    """Return a key with records in the place of what has no hash any more."""
+    if _has_hash(key):
+        return key
+    changed = _with_items(key, _hashable) if isinstance(key, tuple) else key
+    return changed if _has_hash(changed) else as_record(key) or key
+
+
+def _has_hash(key: Any) -> bool:
     try:
         hash(key)
-    except TypeError:
-        return as_record(key) or key
-    return key
+    except Exception:
+        return False
+    return True
 
 
 def _numbered(key: Any, number: int) -> Any:

@@ -11,7 +11,7 @@ LONG_LIST = 256
 LONG_TEXT = 64 * 1024
 """Texts of at least this many bytes become blobs."""
 MAX_DEPTH = 100
-"""Deepest nesting of containers: encoding takes five Python frames a level, and Python allows about 1,000."""
+"""Deepest nesting of containers: encoding takes five Python frames a level, ten in keys, of about 1,000."""
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _PLAIN = _SCALARS | {dict, list}
@@ -30,11 +30,11 @@ def plain_json(value: Any) -> str | None:
 
     Costs one C-speed type check a container and one C-speed dump: no Python work for each element.
     """
-    if not _is_plain(value, MAX_DEPTH):
-        return None
     try:
+        if not _is_plain(value, MAX_DEPTH):
+            return None
         text = _dumps(value)
-    except ValueError:  # NaN or infinity
+    except (ValueError, RecursionError):  # NaN or infinity; so many frames of the caller's that few are left
         return None
     if _SUSPECT.search(text) is not None or (len(text) > LONG_TEXT and _LONG_STRING.search(text) is not None):
         return None

@@ -20,6 +20,7 @@ import numpy as np
 
 from slime_store.codecs.documents import bodies, keys
 from slime_store.errors import BlobCorruptError
+from slime_store.types import Placeholder
 
 if TYPE_CHECKING:
     from slime_store.codecs.documents.decoder import DocumentDecoder
@@ -53,7 +54,7 @@ def _decode_float(body: str, decoder: DocumentDecoder) -> float:
 
 
 def _encode_time_zone(zone: dt.tzinfo | None, value: Any, encoder: DocumentEncoder) -> Any:
-    """None, seconds and name of a fixed offset, or the key of a zoneinfo zone."""
+    """None, the parts of a fixed offset, or the key of a zoneinfo zone; for any other the placeholder of ``value``."""
     if zone is None:
         return None
     if type(zone) is dt.timezone:
@@ -63,7 +64,7 @@ def _encode_time_zone(zone: dt.tzinfo | None, value: Any, encoder: DocumentEncod
         return [offset.days, offset.seconds, offset.microseconds, name]
     if type(zone) is zoneinfo.ZoneInfo and zone.key and _is_by_key(zone):
         return zone.key
-    return encoder.unsupported(zone, f"{type(zone).__name__} is not a time zone that can be stored exactly")
+    return encoder.unsupported(value, f"{type(zone).__name__} is not a time zone that can be stored exactly")
 
 
 def _is_by_key(zone: zoneinfo.ZoneInfo) -> bool:
@@ -83,8 +84,6 @@ def _decode_time_zone(body: Any) -> dt.tzinfo | None:
             return zoneinfo.ZoneInfo(body)
         except OSError as error:  # a name that the system's files do not take
             raise BlobCorruptError(f"{body[:40]!r} is not a time zone") from error
-    if not isinstance(body, list):  # a placeholder
-        return None
     *days, name = bodies.items(body, 4)
     offset = dt.timedelta(*bodies.whole(days, 3))
     if name is None:
@@ -94,21 +93,29 @@ def _decode_time_zone(body: Any) -> dt.tzinfo | None:
 
 def _encode_datetime(value: dt.datetime, encoder: DocumentEncoder) -> Any:
     zone = _encode_time_zone(value.tzinfo, value, encoder)
+    if keys.is_placeholder(zone):
+        return zone
     return {"$datetime": [value.replace(tzinfo=None, fold=0).isoformat(), zone, value.fold]}
 
 
-def _decode_datetime(body: list[Any], decoder: DocumentDecoder) -> dt.datetime:
+def _decode_datetime(body: list[Any], decoder: DocumentDecoder) -> dt.datetime | Placeholder:
     moment, zone, fold = bodies.items(body, 3)
+    if isinstance(zone, Placeholder):  # as written once: without its zone it would be another moment
+        return Placeholder("datetime:datetime", f"{moment} in {zone.text}")
     return dt.datetime.fromisoformat(moment).replace(tzinfo=_decode_time_zone(zone), fold=fold)
 
 
 def _encode_time(value: dt.time, encoder: DocumentEncoder) -> Any:
     zone = _encode_time_zone(value.tzinfo, value, encoder)
+    if keys.is_placeholder(zone):
+        return zone
     return {"$time": [value.replace(tzinfo=None, fold=0).isoformat(), zone, value.fold]}
 
 
-def _decode_time(body: list[Any], decoder: DocumentDecoder) -> dt.time:
+def _decode_time(body: list[Any], decoder: DocumentDecoder) -> dt.time | Placeholder:
     moment, zone, fold = bodies.items(body, 3)
+    if isinstance(zone, Placeholder):  # as written once: without its zone it would be another moment
+        return Placeholder("datetime:time", f"{moment} in {zone.text}")
     return dt.time.fromisoformat(moment).replace(tzinfo=_decode_time_zone(zone), fold=fold)
 
 

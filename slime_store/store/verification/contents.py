@@ -24,8 +24,8 @@ def check_blobs(handle: StoreHandle, findings: Findings) -> None:
     """Check every blob: its parts or side file, and for shared content that it is what its digest says."""
     for row in _pages(handle, findings, "blobs", lambda repository, after: repository.blobs(after)):
         findings.counts["blobs"] += 1
-        findings.counts["blob_bytes"] += row.n_bytes
         with findings.noting(f"blob {row.id}"):
+            findings.counts["blob_bytes"] += row.n_bytes
             _check_blob(handle, findings, row)
 
 
@@ -72,6 +72,8 @@ def check_prompts(handle: StoreHandle, findings: Findings) -> set[int]:
         try:
             if (row.text is None) is (row.document is None):
                 raise BlobCorruptError("it has both a text and a document, or neither")
+            if type(row.digest) is str:  # SQLite keeps whatever it is given
+                raise BlobCorruptError("its digest is a text")
             if stored_prompt_digest(row.text, row.document) != bytes(row.digest):
                 raise BlobCorruptError("its content is not what its digest says")
             if row.prompt_id != bytes(row.digest).hex()[:16]:

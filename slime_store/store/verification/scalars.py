@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from sqlalchemy import Row, RowMapping
 
 from slime_store.mapping.decode import layouts_of
 from slime_store.mapping.nesting import nest
-from slime_store.store.infos import decode_inline
+from slime_store.store.infos import decode_inline, decode_placeholders
 from slime_store.store.verification.stored import RolloutCheck
+
+_MOST_NAMED = 1000
+"""Missing samples that are named: how many are due is a number like any other, and may be damaged."""
 
 
 def check_scalars(check: RolloutCheck) -> None:
@@ -21,7 +24,7 @@ def check_scalars(check: RolloutCheck) -> None:
     assert row is not None
     with check.findings.noting("its own documents", check.place):
         decode_inline(row.metrics)
-        json.loads(row.placeholders)
+        decode_placeholders(row.placeholders)
         check.layouts = layouts_of(row.layouts)
     check.samples = check.read("the samples' scalars", lambda rows: rows.samples(check.pk))
     if check.samples is None:
@@ -38,7 +41,8 @@ def check_scalars(check: RolloutCheck) -> None:
 def _check_positions(check: RolloutCheck, row: Row[Any], samples: Sequence[RowMapping]) -> None:
     positions = [sample["position"] for sample in samples]
     if len(positions) != row.n_samples:
-        missing = sorted(set(range(row.n_samples)) - set(positions))
+        there = set(positions)
+        missing = list(islice((n for n in range(row.n_samples) if n not in there), _MOST_NAMED))
         check.add("counts_disagree", f"{len(positions)} samples of {row.n_samples} are there", missing)
     elif positions != list(range(len(positions))):
         check.add("counts_disagree", f"samples are not numbered from 0 to {len(positions) - 1}")
@@ -63,7 +67,7 @@ def _check_groups(check: RolloutCheck, row: Row[Any], samples: Sequence[RowMappi
         check.add("counts_disagree", f"the groups have {n} trajectories, the rollout {row.n_trajectories}")
     _check_spans(check, "group", groups, row.n_samples, samples, "group_position")
     with check.findings.noting("the nesting", check.place):
-        nest(row.nesting, list(range(row.n_samples)))
+        nest(row.nesting, range(row.n_samples))
 
 
 def _check_datasets(check: RolloutCheck, samples: Sequence[RowMapping]) -> None:
@@ -79,7 +83,7 @@ def _check_datasets(check: RolloutCheck, samples: Sequence[RowMapping]) -> None:
     for dataset in datasets:
         with check.findings.noting(f"the nesting of dataset {dataset.name!r}", check.place):
             if dataset.nesting is not None:
-                nest(dataset.nesting, list(range(dataset.n_samples)))
+                nest(dataset.nesting, range(dataset.n_samples))
 
 
 def _check_spans(
@@ -100,8 +104,9 @@ def _check_spans(
     if first != n_samples:
         check.add("counts_disagree", f"the {what}s have {first} samples, the rollout {n_samples}")
         return
-    owner = [span.position for span in spans for _ in range(span.n_samples)]
-    wrong = [s["position"] for s in samples if 0 <= s["position"] < first and s[column] != owner[s["position"]]]
+    starts = [span.first_position for span in spans]
+    inside = [s for s in samples if 0 <= s["position"] < first]
+    wrong = [s["position"] for s in inside if s[column] != spans[bisect_right(starts, s["position"]) - 1].position]
     if wrong:
         check.add("rows_disagree", f"samples lie in another {what} than the {what}s say", wrong)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import datetime as dt
 import enum
 import types
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from PIL.TiffImagePlugin import IFDRational
 
 from slime_store.codecs.documents import DocumentDecoder, DocumentEncoder
 from slime_store.errors import UnsupportedValueError
-from slime_store.testing import assert_same
+from slime_store.testing import assert_same, same
 from slime_store.types import Placeholder, Record, Sample
 
 
@@ -68,6 +69,27 @@ class HashableSample(Sample):
 class Silent:
     def __repr__(self) -> str:
         return "same"
+
+
+class Zone(dt.tzinfo):
+    """A zone as those of pytz and dateutil: known to nobody by a name."""
+
+    def utcoffset(self, when: dt.datetime | None) -> dt.timedelta:
+        return dt.timedelta(hours=9)
+
+    def dst(self, when: dt.datetime | None) -> None:
+        return None
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Loud:
+    name: Any = open
+
+    def __repr__(self) -> str:
+        return "\ud83d" * 500
+
+
+LARGE = bytes(5000)
 
 
 class Broken(collections.UserDict[str, int]):
@@ -118,6 +140,10 @@ def a_frozen_record() -> Any:
     return array[()]
 
 
+class Marked(np.void):
+    pass
+
+
 def a_deep_dtype() -> Any:
     dtype = np.dtype("i4")
     for _ in range(400):
@@ -163,6 +189,12 @@ ODD: dict[str, Callable[[], Any]] = {
     "s0_in_a_structure": lambda: np.zeros((2**11, 2**11), [("a", "S0"), ("b", "i1", (0,))]),
     "v0_scalar": lambda: np.zeros((), [("a", [("b", "V0")], (2**21,))])[()],
     "object_array": lambda: np.array([(1,), Silent(), None], object),
+    "objects_with_metadata": lambda: np.array(["a"], np.dtype("O", metadata={"vlen": str})),
+    "structure_of_its_own_class": lambda: np.zeros(2, np.dtype((Marked, [("a", "i4")]))),
+    "scalar_of_its_own_class": lambda: np.zeros((), np.dtype((Marked, [("a", "i4")])))[()],
+    "structure_in_a_number": lambda: np.zeros(2, np.dtype((np.int32, {"a": ("i2", 0), "b": ("i2", 2)}))),
+    "structures_in_a_structure": lambda: np.zeros(2, [("x", np.dtype((Marked, [("a", "i4")])), 2)]),
+    "records_in_a_structure": lambda: np.zeros(2, [("x", np.dtype((np.record, [("a", "i4")])), 2)]),
     "no_objects": lambda: np.empty((0, 2**40), object),
     "titles": lambda: np.zeros(2, np.dtype({"names": ["a"], "formats": ["i4"], "titles": [(1, 2)]})),
     "odd_titles": lambda: np.dtype({"names": ["a"], "formats": ["i4"], "titles": [Silent()]}),
@@ -174,10 +206,18 @@ ODD: dict[str, Callable[[], Any]] = {
     "silent_members": lambda: {Silent(), Silent(), Key(Silent())},
     "changed_keys": changed_keys,
     "placeholders": lambda: {Placeholder("a:B", "t"): 1, Placeholder("a:B", "t (key 2)"): 2},
+    "large_key": lambda: {(LARGE, Silent()): 1},
+    "large_member": lambda: {(LARGE, Silent())},
+    "image_with_large_info": lambda: an_image(a=[LARGE, Silent()]),
+    "large_names": lambda: np.zeros(1, [("\ud83d" * 500, "i4"), ("b", np.dtype("i4", metadata={"a": 1}))]),
+    "large_reprs": lambda: {Loud(): 1, Loud(len): 2, "x": Loud()},
+    "large_odd_record": lambda: Record("\0" * 2000, "odd", {}),
     "odd_placeholder": lambda: Placeholder(1, ()),  # type: ignore[arg-type]
     "record_of_no_enum": lambda: Record(f"{__name__}:Colour", "enum", {"name": [], "value": (1,)}),
     "record_of_a_lost_slot": lambda: Record(f"{__name__}:Slotted", "dataclass", {"zz": 1}),
     "record_of_other_fields": lambda: Record(f"{__name__}:Pair", "namedtuple", {"a": 1}),
+    "datetime_of_an_odd_zone": lambda: dt.datetime(2024, 1, 1, tzinfo=Zone()),
+    "time_of_an_odd_zone": lambda: dt.time(1, tzinfo=Zone()),
     "odd_record": lambda: Record(1, "dataclass", {2: 3}),  # type: ignore[arg-type, dict-item]
     "record_without_fields": lambda: Record("a:B", "dataclass", None),  # type: ignore[arg-type]
 }
@@ -205,15 +245,17 @@ def nested(value: Any, depth: int, wrap: Callable[[Any], Any] = lambda value: [v
 
 
 def check(make: Callable[[], Any]) -> None:
-    """What is refused strictly is read as something, and what is not comes back as it was."""
+    """What is refused strictly is read as something, and what is not comes back as it was; no payload is idle."""
     blobs = Blobs()
     decoder = DocumentDecoder(blobs)  # type: ignore[arg-type]
     lenient = DocumentEncoder(blobs, strict=False)
-    back = decoder.document(lenient.document(make()))
+    text = lenient.document(make())
+    assert all(name in text for name in blobs)
+    back, count = decoder.document(text), len(blobs)
     try:
         document = DocumentEncoder(blobs).document(value := make())
     except UnsupportedValueError:
-        assert lenient.placeholders
+        assert lenient.placeholders and len(blobs) == count
     else:
         assert_same(decoder.document(document), value)
         assert not lenient.placeholders
@@ -253,3 +295,62 @@ def test_what_looks_alike_in_keys_and_sets_stays_apart() -> None:
     back = DocumentDecoder(Blobs()).document(encoder.document(value))  # type: ignore[arg-type]
     assert list(back["keys"].values()) == [1, 2, 3, 4] and len(back["members"]) == 3
     assert len(encoder.placeholders) == 7
+
+
+def test_placeholders_of_texts_that_no_json_says_get_their_number_in_the_text() -> None:
+    text = DocumentEncoder(None, strict=False).document({Loud(open): 1, Loud(len): 2})
+    first, second = DocumentDecoder(Blobs()).document(text)  # type: ignore[arg-type]
+    assert (first.text, second.text) == ("\ud83d" * 500, "\ud83d" * 500 + " (key 2)")
+
+
+def test_a_path_shows_the_beginning_of_a_long_key() -> None:
+    encoder = DocumentEncoder(None, strict=False)
+    encoder.document({(LARGE, open): open})
+    assert all(len(path) < 120 for path in encoder.placeholders) and len(encoder.placeholders) == 2
+
+
+def test_a_moment_whose_zone_is_not_kept_is_a_placeholder_as_a_whole() -> None:
+    values = {"datetime": dt.datetime(2024, 1, 1, tzinfo=Zone()), "time": dt.time(1, tzinfo=Zone())}
+    encoder = DocumentEncoder(None, strict=False)
+    back = DocumentDecoder(Blobs()).document(encoder.document(values))  # type: ignore[arg-type]
+    assert [(type(each), each.type_name) for each in back.values()] == [
+        (Placeholder, "datetime:datetime"),
+        (Placeholder, "datetime:time"),
+    ]
+    assert encoder.placeholders == ["value['datetime']", "value['time']"]
+
+
+@pytest.mark.parametrize("tag", ["datetime", "time"])
+def test_a_moment_that_was_once_written_without_its_zone_is_read_as_a_placeholder(tag: str) -> None:
+    body = f'{{"${tag}":["01:00:00",{{"$placeholder":{{"type":"a:Zone","text":"<zone>"}}}},0]}}'
+    back = DocumentDecoder(Blobs()).document(body)  # type: ignore[arg-type]
+    assert back == Placeholder(f"datetime:{tag}", "01:00:00 in <zone>")
+
+
+def below(frames: int, call: Callable[[], Any]) -> Any:
+    return call() if frames <= 0 else below(frames - 1, call)
+
+
+@pytest.mark.parametrize("frames", [0, 400, 800], ids=lambda frames: f"{frames}_frames")
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda value: [value],
+        lambda value: {"a": value},
+        lambda value: {(1,): value},
+        lambda value: frozenset([value]),
+        Node,
+    ],
+    ids=["list", "dict", "pairs", "frozenset", "dataclass"],
+)
+def test_what_nests_deeper_than_the_stack_allows_leaves_a_placeholder(wrap: Any, frames: int) -> None:
+    for depth in (10, 99, 300):
+        encoder, value = DocumentEncoder(None, strict=False), [1, {"a": nested((), depth, wrap)}]
+        text = below(frames, lambda: encoder.document(value))  # noqa: B023 - called here
+        back = DocumentDecoder(Blobs()).document(text)  # type: ignore[arg-type]
+        assert back[0] == 1 and (encoder.placeholders or same(back, value))
+
+
+def test_what_nests_deeper_than_the_stack_allows_is_refused_in_strict_mode() -> None:
+    with pytest.raises(UnsupportedValueError, match="nests deeper"):
+        below(800, lambda: DocumentEncoder(None).document(nested((), 99)))

@@ -94,6 +94,14 @@ DAMAGE = {
         tuple(range(8)),
     ),
     "a sample is gone": ("counts_disagree", "DELETE FROM samples WHERE rollout_pk = {pk} AND position = 3", "", (3,)),
+    "a number of samples is huge": (
+        "counts_disagree",
+        "UPDATE rollouts SET n_samples = 1073741824 WHERE id = {pk}",
+        "",
+        tuple(range(8, 1008)),
+    ),
+    "its placeholders are damaged": ("unreadable", "UPDATE rollouts SET placeholders = 'Z]' WHERE id = {pk}", "", ()),
+    "its placeholders are no texts": ("unreadable", "UPDATE rollouts SET placeholders = '[1]' WHERE id = {pk}", "", ()),
     "a number of tokens is wrong": (
         "counts_disagree",
         "UPDATE samples SET n_tokens = n_tokens + 1 WHERE rollout_pk = {pk} AND position = 2",
@@ -201,6 +209,20 @@ def test_a_damaged_prompt_names_the_samples_that_have_it(filled: str) -> None:
     execute(filled, f"UPDATE prompts SET document = '[]' WHERE id = {prompt}")
     problems = [each for each in verified(filled).problems if each.code == "prompt_damaged"]
     assert [(each.rollout_id, each.samples) for each in problems] == [(None, ()), (5, (4, 5, 6, 7))]
+
+
+@pytest.mark.parametrize(
+    ("code", "statement"),
+    [
+        ("prompt_damaged", "UPDATE prompts SET digest = CAST('x' AS TEXT) WHERE id = 1"),
+        ("rows_disagree", "UPDATE blobs SET n_bytes = 'x' WHERE id = 1"),
+    ],
+    ids=["prompt", "blob"],
+)
+def test_a_text_where_sqlite_should_hold_something_else_is_found(sqlite_url: str, code: str, statement: str) -> None:
+    make_filled(sqlite_url)
+    execute(sqlite_url, statement)
+    assert found(verified(sqlite_url), code)
 
 
 def test_damaged_shared_content_names_every_rollout_and_sample_that_needs_it(filled: str) -> None:
