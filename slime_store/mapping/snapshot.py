@@ -55,7 +55,7 @@ def _copy(value: Any, seen: dict[int, Any], depth: int) -> Any:
         seen[id(value)] = copied
         copied.update({key: _copy(item, seen, depth + 1) for key, item in value.items()})
     elif kind is tuple:
-        copied = tuple(_copy(item, seen, depth + 1) for item in value)
+        copied = seen[id(value)] = tuple(_copy(item, seen, depth + 1) for item in value)
     elif kind is set:
         copied = set(value)
     elif kind in _DICTS or kind in (deque, bytearray):
@@ -72,7 +72,7 @@ def _copy(value: Any, seen: dict[int, Any], depth: int) -> Any:
     elif is_dataclass(value) or kind is SimpleNamespace or isinstance(value, (UserDict, UserList)):
         return _copy_record(value, seen, depth)
     elif isinstance(value, tuple) and hasattr(kind, "_make"):
-        copied = kind._make(_copy(item, seen, depth + 1) for item in value)
+        copied = seen[id(value)] = kind._make(_copy(item, seen, depth + 1) for item in value)
     elif isinstance(seen, _Seen):
         copied = seen[id(value)] = _copy_array(value, seen, depth)
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from slime_store.codecs.documents import arrays, classes, keys, late, media, samples, stdlib
-from slime_store.codecs.documents.plain import LONG_LIST, LONG_TEXT, MAX_DEPTH, is_clean, plain_json
+from slime_store.codecs.documents.plain import LONG_LIST, LONG_TEXT, MAX_CONTAINERS, MAX_DEPTH, is_clean, plain_json
 from slime_store.codecs.lists import list_to_array
 from slime_store.errors import StoreError, UnsupportedValueError
 
@@ -50,6 +50,8 @@ class DocumentEncoder:
         self._strict = strict
         self._path: list[str] = []
         self._open: set[int] = set()
+        self._walked: dict[int, Any] = {}  # kept alive: the number of one that is gone would be another's
+        self._n_again = 0
         self._depth = MAX_DEPTH
 
     def document(self, value: Any, where: str = "value") -> str:
@@ -112,13 +114,13 @@ class DocumentEncoder:
             return {"data": base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")}
         return {"blob": late.Payload(self._sink.put, array)}
 
-    def unsupported(self, value: Any, reason: str) -> Any:
-        """Refuse a value: an error, or a placeholder in lenient mode."""
+    def unsupported(self, value: Any, reason: str, shown: str | None = None) -> Any:
+        """Refuse a value: an error, or a placeholder in lenient mode, that says ``shown``, by default the repr."""
         path = "".join(self._path if len(self._path) < 20 else [*self._path[:20], "..."])
         if self._strict:
             raise UnsupportedValueError(path, reason)
         self.placeholders.append(path)
-        return self.placeholder(classes.type_name(type(value)), _safe_repr(value))
+        return self.placeholder(classes.type_name(type(value)), _safe_repr(value) if shown is None else shown)
 
     def placeholder(self, type_name: str, text: str) -> Any:
         """Encode what stands for a value that is not kept."""
@@ -140,6 +142,8 @@ class DocumentEncoder:
         while True:
             self._path[:] = [where]
             self._open.clear()
+            self._walked.clear()
+            self._n_again = 0
             try:
                 return _dumps(walk())
             except RecursionError:  # the caller's frames count too
@@ -149,6 +153,7 @@ class DocumentEncoder:
                 self._depth //= 2
             finally:
                 self._path.clear()
+                self._walked.clear()
 
     def _encode(self, value: Any) -> Any:
         kind = type(value)
@@ -168,6 +173,12 @@ class DocumentEncoder:
             return self.unsupported(value, "it contains itself")
         if len(self._open) >= self._depth:
             return self.unsupported(value, f"it nests deeper than {self._depth} levels")
+        if id(value) in self._walked:
+            self._n_again += 1
+            if self._n_again > MAX_CONTAINERS:  # 25 lists, each of which holds the one before twice, are 2**25
+                reason = "its parts share parts, which would be written out a million times"
+                return self.unsupported(value, reason, f"<{type(value).__name__}>")  # so would its repr be
+        self._walked[id(value)] = value
         self._open.add(id(value))
         before = len(self.placeholders)
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 LONG_LIST = 256
@@ -12,6 +14,9 @@ LONG_TEXT = 64 * 1024
 """Texts of at least this many bytes become blobs."""
 MAX_DEPTH = 100
 """Deepest nesting of containers: encoding takes five Python frames a level, ten in keys, of about 1,000."""
+
+MAX_CONTAINERS = 2**20
+"""Most containers of a document that are looked at without minding which of them are the same."""
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _PLAIN = _SCALARS | {dict, list}
@@ -31,7 +36,7 @@ def plain_json(value: Any) -> str | None:
     Costs one C-speed type check a container and one C-speed dump: no Python work for each element.
     """
     try:
-        if not _is_plain(value, MAX_DEPTH):
+        if not _is_plain(value, MAX_DEPTH, count().__next__):
             return None
         text = _dumps(value)
     except (ValueError, RecursionError):  # NaN or infinity; so many frames of the caller's that few are left
@@ -59,8 +64,10 @@ def is_clean(text: str) -> bool:
     return "\0" not in text and is_encodable(text)
 
 
-def _is_plain(value: Any, depth: int) -> bool:
+def _is_plain(value: Any, depth: int, n_before: Callable[[], int]) -> bool:
     kind = type(value)
+    if n_before() > MAX_CONTAINERS:
+        return False
     if kind is dict:
         if not set(map(type, value)) <= _STRINGS:
             return False
@@ -75,7 +82,7 @@ def _is_plain(value: Any, depth: int) -> bool:
         return depth > 0 and not packable
     if depth <= 0 or not kinds <= _PLAIN:
         return False
-    return all(_is_plain(child, depth - 1) for child in children if type(child) not in _SCALARS)
+    return all(_is_plain(child, depth - 1, n_before) for child in children if type(child) not in _SCALARS)
 
 
 def _has_tag_like_key(value: Any) -> bool:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from PIL.TiffImagePlugin import IFDRational
 
-from slime_store.codecs.documents import DocumentDecoder, DocumentEncoder
+from slime_store.codecs.documents import DocumentDecoder, DocumentEncoder, encoder, plain
 from slime_store.errors import UnsupportedValueError
 from slime_store.testing import assert_same, same
 from slime_store.types import Placeholder, Record, Sample
@@ -354,3 +354,24 @@ def test_what_nests_deeper_than_the_stack_allows_leaves_a_placeholder(wrap: Any,
 def test_what_nests_deeper_than_the_stack_allows_is_refused_in_strict_mode() -> None:
     with pytest.raises(UnsupportedValueError, match="nests deeper"):
         below(800, lambda: DocumentEncoder(None).document(nested((), 99)))
+
+
+@pytest.mark.parametrize("wrap", [list, tuple], ids=["plain", "tagged"])
+def test_parts_that_share_parts_are_not_written_out_without_end(
+    wrap: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2**60 leaves."""
+    monkeypatch.setattr(plain, "MAX_CONTAINERS", 2**12)
+    monkeypatch.setattr(encoder, "MAX_CONTAINERS", 2**12)
+    value: Any = wrap([1, 2])
+    for _ in range(60):
+        value = wrap([value, value])
+    with pytest.raises(UnsupportedValueError, match="share parts"):
+        DocumentEncoder(None).document(value, "metadata")
+    lenient = DocumentEncoder(None, strict=False)
+    text = lenient.document({"odd": value, "sound": [1.5]}, "metadata")
+    assert DocumentDecoder({}).document(text)["sound"] == [1.5] and lenient.placeholders
+    small: Any = wrap([1, 2])
+    for _ in range(10):
+        small = wrap([small, small])
+    assert DocumentDecoder({}).document(DocumentEncoder(None).document(small, "metadata")) == small
