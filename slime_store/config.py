@@ -22,6 +22,7 @@ _MASK = "***"
 _SECRET_OPTION = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
 """Options of a URL's query that hold a secret, or the place of one: password, sslpassword, passfile, sslkey ..."""
 
+_LIKE_A_URL = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?:", re.IGNORECASE)
 _SQLITE_URL = re.compile(r"sqlite(\+pysqlite)?://(/(?P<path>.*))?", re.DOTALL)
 
 
@@ -146,6 +147,9 @@ def _read_target(target: str | os.PathLike[str] | URL) -> str:
             )
         return _sqlite(path)
     if "://" not in text:
+        if _LIKE_A_URL.match(text):
+            shown = f"{text.partition(':')[0]}:..."  # what follows may be a password
+            raise InvalidUrlError(shown, "two slashes come after the colon; a file of such a name is ./NAME")
         return _sqlite(text)
     try:
         url = make_url(text)

@@ -20,6 +20,7 @@ from slime_store.cli.options import (
 )
 from slime_store.cli.output import Progress, format_option, write_rows
 from slime_store.cli.stores import StoreOpener
+from slime_store.cli.terminal import one_line
 from slime_store.cli.text import counted
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def export_pt_files(
     for each in done:
         for place in each.replaced:
             why = "only slime_store knows its class; written as plain data"
-            click.echo(f"warning: {each.path}: {place}: {why}", err=True)
+            click.echo(one_line(f"warning: {each.path}: {place}: {why}"), err=True)
 
 
 def _table_options(command: F) -> F:
@@ -160,7 +161,7 @@ def echo_tables(done: Sequence[ExportedTable]) -> None:
     """Say on stderr what was written where."""
     for each in done:
         if each.path != "-":
-            click.echo(f"{each.path}: {counted(each.n_rows, 'rows')}", err=True)
+            click.echo(one_line(f"{each.path}: {counted(each.n_rows, 'rows')}"), err=True)
     if not any(each.n_rows for each in done):
         click.echo("warning: no sample meets the conditions", err=True)
 

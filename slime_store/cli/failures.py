@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import click
 
+from slime_store.cli.terminal import one_line
 from slime_store.errors import (
     ArraysPrunedError,
     DatabaseError,
@@ -43,7 +44,7 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it, in one line."""
-        click.echo(f"error: {' '.join(self.message.split())}", file=file, err=file is None)
+        click.echo(f"error: {one_line(self.message)}", file=file, err=file is None)
 
 
 @contextmanager

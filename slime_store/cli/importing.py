@@ -9,6 +9,7 @@ import click
 from slime_store.cli.options import examples, kind_option, run_option
 from slime_store.cli.output import Progress, format_option, write_rows
 from slime_store.cli.stores import StoreOpener
+from slime_store.cli.terminal import one_line
 
 if TYPE_CHECKING:
     from slime_store.interchange import ImportedFile
@@ -59,8 +60,8 @@ def import_dumps(
         write_rows(_COLUMNS, done, form)
     for each in done:
         for what in [*[f"{place}: replaced by a placeholder" for place in each.placeholders], *each.notes]:
-            click.echo(f"warning: {each.path}: {what}", err=True)
+            click.echo(one_line(f"warning: {each.path}: {what}"), err=True)
     failed = [each for each in done if each.action == "failed"]
     for each in failed:
-        click.echo(f"error: {each.path}: {each.reason}", err=True)
+        click.echo(one_line(f"error: {each.path}: {each.reason}"), err=True)
     ctx.exit(1 if failed else 0)

@@ -31,7 +31,7 @@ class EvalSamples:
 
     Attributes:
         table: the samples; of evals and, where a frame takes both, of train rollouts.
-        reward: the dataset's own, where it gives rewards, else the sample's; NaN for none.
+        reward: the dataset's own, where at least one of its rewards is a number, else the sample's; NaN for none.
         none: the sample's reward is None, and the dataset has no number either.
         nan: the sample's reward is NaN, and the dataset has no number either.
         truncated: what the dataset's list says, or else the status.

@@ -121,3 +121,13 @@ def test_what_cannot_be_exported_is_told_in_one_line(command: Command, store_url
     assert not Path(out).exists()
     warned: Any = command("export", "pt", "--run", "r", "--rollout-ids", "1", "--out", out)
     assert warned.exit_code == 0 and "sample 0, adapter: only slime_store knows its class" in warned.stderr
+
+
+def test_names_of_files_do_not_command_the_terminal(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "foreign"
+    folder.mkdir()
+    (folder / "\x1b]0;title\x07.pt").write_bytes(b"no dump")
+    done = command("import", str(folder), "--run", "r")
+    assert done.exit_code == 1
+    assert "error: " in done.stderr and "title" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr and "\x07" not in done.stdout + done.stderr

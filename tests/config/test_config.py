@@ -83,3 +83,10 @@ def test_a_refused_address_shows_no_password() -> None:
         with pytest.raises(InvalidUrlError) as caught:
             StoreConfig.parse(target)
         assert "hidden-word" not in str(caught.value) + repr(caught.value)
+
+
+def test_an_address_that_lacks_a_slash_is_no_file_and_shows_no_password() -> None:
+    for address in ("postgresql+psycopg:/u:hunter2@host/db", "postgres:u:hunter2@host/db"):
+        with pytest.raises(InvalidUrlError, match="two slashes") as error:
+            StoreConfig.parse(address)
+        assert "hunter2" not in str(error.value)

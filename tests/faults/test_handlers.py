@@ -19,6 +19,7 @@ from slime_store.store import handle as handle_module
 from slime_store.store import recording
 from slime_store.store.sessions import Sessions
 from slime_store.testing.contract.opening import opened
+from tests.services.threads import in_time
 
 GROUPS = 20
 
@@ -44,13 +45,6 @@ def once_before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, what: Ca
         return function(*args, **kwargs)
 
     monkeypatch.setattr(owner, name, called)
-
-
-def in_time(work: Callable[[], Any]) -> None:
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive()
 
 
 def journalled(url: str) -> list[int | None]:

@@ -15,8 +15,7 @@ import pytest
 
 from slime_store import Run, Sample
 from slime_store.testing.contract.opening import opened
-
-_PATIENCE = 60.0
+from tests.services.threads import PATIENCE_SECONDS, in_time
 
 # what hands work and connections from thread to thread; with `threading` the waits of the standard library
 _TRACED = (
@@ -80,14 +79,6 @@ def _is_ours(thread: threading.Thread) -> bool:
     return thread.name.startswith("slime_store-") and thread._started.is_set()  # type: ignore[attr-defined]
 
 
-def in_time(work: Callable[[], Any]) -> None:
-    """Work in another thread, which may not be held up."""
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(_PATIENCE)
-    assert not thread.is_alive()
-
-
 def _put_then_flush(run: Run, journal: Any, number: int) -> None:
     journal.put(number, [Sample(group_index=number)])
     journal.flush()
@@ -104,7 +95,7 @@ def _record(run: Run, journal: Any, number: int) -> None:
 
 def _record_in_background(run: Run, journal: Any, number: int) -> None:
     future = run.record_train(number, [[Sample()]], background=True)
-    future.result(_PATIENCE)
+    future.result(PATIENCE_SECONDS)
     run.flush()
 
 
@@ -130,7 +121,7 @@ def test_an_interrupt_at_a_line_holds_no_thread_up(store_url: str, work: Callabl
         recorded |= {samples[0].group_index for samples in run.resume().journalled_groups}
         assert kept <= recorded
         in_time(store.close)
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while any(_is_ours(thread) for thread in threading.enumerate()):
         assert time.monotonic() < deadline, "a thread was left"
         time.sleep(0.001)

@@ -25,8 +25,7 @@ from slime_store.store.imports import ImportSource, record_import
 from slime_store.store.prepared import prepare_train
 from slime_store.store.recording import JournalClearing
 from slime_store.testing.contract.opening import opened
-
-_PATIENCE = 60.0
+from tests.services.threads import PATIENCE_SECONDS, in_time
 
 
 def group(index: int, **fields: Any) -> list[Sample]:
@@ -45,16 +44,6 @@ def run(store_url: str) -> Iterator[Run]:
 def indexes(run: Run) -> list[int | None]:
     """Return the indexes of the journalled groups, oldest first."""
     return [samples[0].group_index for samples in run.resume().journalled_groups]
-
-
-def in_time(*works: Any) -> None:
-    """Do works at the same time; none of them may hang."""
-    threads = [threading.Thread(target=work, daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(_PATIENCE)
-        assert not thread.is_alive()
 
 
 PROGRAM = """
@@ -97,7 +86,7 @@ def _put_forty(url: str) -> None:
 def test_a_child_of_multiprocessing_that_ends_by_itself_writes_what_waits(store_url: str, method: str) -> None:
     child = multiprocessing.get_context(method).Process(target=_put_forty, args=(store_url,))
     child.start()
-    child.join(_PATIENCE)
+    child.join(PATIENCE_SECONDS)
     assert child.exitcode == 0
     with opened(store_url) as store:
         assert indexes(store.run("run")) == list(range(40))
@@ -192,7 +181,7 @@ def test_what_is_given_up_with_a_slow_failure_is_told(run: Run, monkeypatch: pyt
     go = threading.Event()
 
     def failing(*_: Any) -> None:
-        assert go.wait(_PATIENCE)
+        assert go.wait(PATIENCE_SECONDS)
         raise StoreError("busy")
 
     journal = run.recovery.journal(on_error=errors.append)
@@ -352,7 +341,7 @@ def test_the_journal_of_an_older_session_that_is_still_recording_is_not_cleared(
         tell("record 0")  # its own record makes them needless
         assert indexes(run) == []
         tell("journal 3")
-        older.communicate(timeout=_PATIENCE)
+        older.communicate(timeout=PATIENCE_SECONDS)
         prepare_train(6, [group(6)], state={}, clear_journal=JournalClearing(whole=True)).store(run)
         assert indexes(run) == [3]  # nobody can tell whether it only pauses
     with opened(store_url) as store:  # it has been silent since this session began

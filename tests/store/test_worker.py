@@ -7,15 +7,13 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from slime_store.store import worker as worker_module
 from slime_store.store.worker import Worker
-
-_PATIENCE = 60.0
+from tests.services.threads import PATIENCE_SECONDS, in_time
 
 
 class Done:
@@ -30,21 +28,12 @@ class Done:
         for value in values:
             if value is None:
                 self.held.set()
-                assert self.go.wait(_PATIENCE)
+                assert self.go.wait(PATIENCE_SECONDS)
             elif callable(value):
                 value()
             else:
                 self.values.append(value)
         return True
-
-
-def in_time(*works: Callable[[], Any]) -> None:
-    threads = [threading.Thread(target=work, daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(_PATIENCE)
-        assert not thread.is_alive()
 
 
 def threads_of(name: str) -> list[threading.Thread]:
@@ -69,7 +58,7 @@ def test_what_several_threads_put_flush_and_close_is_done_once_and_in_the_order_
         mine = [value for value in done.values if value // 1000 == k]
         assert mine == [1000 * k + i for i in range(300)]
     for thread in threads_of("w-order"):
-        thread.join(_PATIENCE)
+        thread.join(PATIENCE_SECONDS)
     assert not threads_of("w-order")
 
 
@@ -77,14 +66,14 @@ def test_a_close_that_begins_before_a_put_does_not_wait_for_the_thread_of_that_p
     done = Done()
     worker = Worker("w", done)
     worker.put(None)
-    assert done.held.wait(_PATIENCE)
+    assert done.held.wait(PATIENCE_SECONDS)
     closing = threading.Thread(target=worker.close, daemon=True)
     closing.start()
     while worker._threads:
         time.sleep(0.001)
     worker.put(1)  # opens it again, and nobody will close it
     done.go.set()
-    closing.join(_PATIENCE)
+    closing.join(PATIENCE_SECONDS)
     assert not closing.is_alive()
     worker.flush()
     assert done.values == [1]
@@ -104,7 +93,7 @@ def test_put_waits_for_room_but_not_in_the_thread_itself() -> None:
     third.join(0.1)
     assert third.is_alive()
     done.go.set()
-    third.join(_PATIENCE)
+    third.join(PATIENCE_SECONDS)
     worker.close()
     assert done.values == [*range(5), 5, 6]
 
@@ -126,7 +115,7 @@ def test_an_error_that_is_let_out_does_not_end_the_thread() -> None:
 def test_what_is_given_up_is_told() -> None:
     given_up: list[Any] = []
     go = threading.Event()
-    worker = Worker("w", lambda values: go.wait(_PATIENCE) and False, given_up.extend)
+    worker = Worker("w", lambda values: go.wait(PATIENCE_SECONDS) and False, given_up.extend)
     for i in range(4):
         worker.put(i)
     go.set()
@@ -139,7 +128,7 @@ def test_two_workers_that_close_each_other_do_not_wait_for_ever() -> None:
     both = Worker("w1", first), Worker("w2", second)
     meet = threading.Barrier(2)
     for worker, other in (both, both[::-1]):
-        worker.put(lambda other=other: [meet.wait(_PATIENCE), other.close()])
+        worker.put(lambda other=other: [meet.wait(PATIENCE_SECONDS), other.close()])
     in_time(both[0].flush, both[1].flush)
 
 
@@ -172,7 +161,7 @@ def test_a_forked_child_has_nothing_that_waits_and_a_thread_of_its_own(
     done = Done()
     worker = Worker("w", done)
     worker.put(None)
-    assert done.held.wait(_PATIENCE)
+    assert done.held.wait(PATIENCE_SECONDS)
     worker.put(1)
     pid = os.fork()
     if pid == 0:
@@ -194,7 +183,7 @@ def test_a_worker_that_nobody_has_any_more_does_what_waits_and_ends_its_thread()
     del worker
     done.go.set()
     [thread] = threads_of("w-dropped")
-    thread.join(_PATIENCE)
+    thread.join(PATIENCE_SECONDS)
     gc.collect()
     assert not thread.is_alive() and dropped() is None and done.values == [1]
 

@@ -122,7 +122,7 @@ PROMPTS = Frame(
         RESPONSE_LENGTH_MEAN,
         Column("prompt", "json", "the prompt; chat messages as JSON. Reads the prompts", default=False),
     ),
-    notes=f"{_REWARD_KEY} In evals the reward is the dataset's own, where it gives rewards.",
+    notes=f"{_REWARD_KEY} In evals the reward is the dataset's own, where at least one of its rewards is a number.",
 )
 
 METRICS_WIDE = Frame(
