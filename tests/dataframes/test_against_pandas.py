@@ -78,7 +78,10 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield store
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=max(15, settings().max_examples // 2),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(rollouts=ROLLOUTS, where=WHERES, attribute=st.sampled_from(["last", "first", "each"]))
 def test_weight_versions_and_groups(store: Any, rollouts: Any, where: dict[str, Any], attribute: Any) -> None:
     run = store.run(f"run {next(_numbers)}")
@@ -115,7 +118,10 @@ def test_weight_versions_and_groups(store: Any, rollouts: Any, where: dict[str, 
         assert all(itertools.starmap(same, zip(groups[name], expected[column], strict=True)))
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=max(15, settings().max_examples // 2),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(evals=st.lists(st.lists(SAMPLES, max_size=8), min_size=2, max_size=2))
 def test_evals_and_their_comparison(store: Any, evals: list[list[Sample]]) -> None:
     run = store.run(f"run {next(_numbers)}")

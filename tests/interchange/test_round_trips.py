@@ -21,7 +21,7 @@ from tests.interchange.archives import dump_of, loaded_by_torch, saved
 from tests.types.frameworks import import_types
 
 _PROPERTY = settings(
-    max_examples=max(40, settings().max_examples // 4),
+    max_examples=max(20, settings().max_examples // 4),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

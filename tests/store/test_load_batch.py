@@ -74,7 +74,7 @@ def plain_batch(samples: list[Any]) -> dict[str, list[Any]]:
 
 
 @settings(
-    max_examples=max(40, settings().max_examples),
+    max_examples=max(20, settings().max_examples),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(output=strategies.train_outputs(), data=st.data())

@@ -174,18 +174,31 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("what", DAMAGE)
-def test_damage_to_a_rollout_is_found_and_says_where(filled: str, what: str) -> None:
+def check_damage(url: str, what: str) -> None:
+    make_filled(url)
     code, statement, field, samples = DAMAGE[what]
-    zeros = "x'00'" if filled.startswith("sqlite") else "'\\x00'::bytea"
-    execute(filled, statement.format(pk=pk(filled, 1), field=field, zeros=zeros))
-    report = verified(filled)
+    zeros = "x'00'" if url.startswith("sqlite") else "'\\x00'::bytea"
+    execute(url, statement.format(pk=pk(url, 1), field=field, zeros=zeros))
+    report = verified(url)
     problem = found(report, code)
     assert (problem.run, problem.kind, problem.rollout_id, problem.attempt) == (RUN, "train", 1, 1)
     assert problem.samples == samples and not problem.fixable
     others = [each for each in report.problems if (each.rollout_id, each.attempt) != (1, 1)]
     assert {each.code for each in others} <= {"prompt_unused", "blob_unused", "reference_dangling"}
     assert report.counts["rollouts"] == 6  # the others were looked at all the same
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_to_a_rollout_is_found_and_says_where(sqlite_url: str, what: str) -> None:
+    check_damage(sqlite_url, what)
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=[pytest.mark.slow] if i % 4 else []) for i, what in enumerate(DAMAGE)]
+)
+def test_damage_to_a_rollout_is_found_on_postgresql(postgres_url: str, what: str) -> None:
+    check_damage(postgres_url, what)
 
 
 def test_damage_to_an_eval_and_to_the_journal_is_found(filled: str) -> None:
