@@ -17,7 +17,7 @@ from pathlib import Path
 
 LOCK_NAME = ".slime_store.lock"
 
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 """What `link` says where there are none, by file system."""
 
 _PREFIX, _SUFFIX = ".slime_store-", ".new"

@@ -133,12 +133,16 @@ def _closed() -> bool:
             _log.exception("a signal handler's exception is ignored, since the process is forking")
 
 
+def _interrupt_again() -> None:
+    time.sleep(10 * _POLL_SECONDS)
+    _thread.interrupt_main()
+
+
 def _after_in_parent() -> None:
     _gate.open()
     if _interrupted:
         _interrupted.clear()
-        # not here, where it would be ignored as well
-        threading.Timer(_POLL_SECONDS, _thread.interrupt_main).start()
+        _thread.start_new_thread(_interrupt_again, ())  # not here, where it would be ignored as well
 
 
 def _after_in_child() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import sys
 import threading
@@ -121,6 +122,8 @@ def test_an_interrupt_at_a_line_holds_no_thread_up(store_url: str, work: Callabl
         recorded |= {samples[0].group_index for samples in run.resume().journalled_groups}
         assert kept <= recorded
         in_time(store.close)
+    del error
+    gc.collect()  # here, where what connections say when nobody has closed them is let pass
     deadline = time.monotonic() + PATIENCE_SECONDS
     while any(_is_ours(thread) for thread in threading.enumerate()):
         assert time.monotonic() < deadline, "a thread was left"
