@@ -111,7 +111,7 @@ def to_piece(value: Any, *, copy: bool) -> Piece | None:
         return None if converted is None else Piece("list", converted[1], converted[0])
     if type(value) is np.ndarray:
         name = dtype_name(value.dtype)
-        if value.ndim == 0 or name is None or not value.dtype.isnative or value.dtype.metadata is not None:
+        if value.ndim == 0 or name is None or not value.dtype.isnative or value.dtype.metadata:
             return None
         return Piece("ndarray", name, value.copy(order="C") if copy else np.ascontiguousarray(value))
     torch = sys.modules.get("torch")

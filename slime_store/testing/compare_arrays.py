@@ -96,8 +96,8 @@ def _unseen_dtype_parts(one: Any, other: Any, path: str) -> Iterator[Child]:
         path, one, other = pending.pop()
         if one.kind == other.kind == "V" and one.type is not other.type:
             raise Mismatch(f"{one.type.__name__} != {other.type.__name__}", f"{path}.type")
-        if one.metadata is not None or other.metadata is not None:
-            mine, theirs = (None if each.metadata is None else dict(each.metadata) for each in (one, other))
+        if one.metadata or other.metadata:  # numpy 1.26 unpickles arrays of objects with an empty dict
+            mine, theirs = (dict(each.metadata) if each.metadata else None for each in (one, other))
             yield f"{path}.metadata", mine, theirs
         if one.subdtype is not None:
             pending.append((f"{path}.base", one.base, other.base))

@@ -202,8 +202,7 @@ def test_g2_tiff_rationals_and_png_texts_keep_their_types() -> None:
 def test_g2_exif_text_beyond_ascii_comes_back(text: str) -> None:
     image = _image("RGB")
     exif = image.getexif()
-    exif[270], exif[282], exif[0x8769] = text, 72, {0x9286: text, 0xA005: {1: text}}
-    exif.get_ifd(0x8825)[29] = text
+    exif[270], exif[282], exif[0x8769], exif[0x8825] = text, 72, {0x9286: text, 0xA005: {1: text}}, {29: text}
     again = _round_trip(_round_trip(image)).getexif()
     assert again[270] == text and again[282] == 72 and type(again[282]) is int
     assert again.get_ifd(0x8769)[0x9286] == again.get_ifd(0x8825)[29] == again.get_ifd(0xA005)[1] == text

@@ -73,7 +73,7 @@ def test_values_that_come_back_are_writable_and_independent() -> None:
     assert arrays[2].untyped_storage().nbytes() == 32
 
 
-_MARKED = np.zeros(1, np.dtype("i4", metadata={}))
+_MARKED = np.zeros(1, np.dtype("i4", metadata={"unit": "s"}))
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,11 @@ def _encode_dtype(dtype: np.dtype[Any], encoder: DocumentEncoder, depth: int = 0
     if depth > _MAX_DTYPE_DEPTH:
         raise UnsupportedValueError("", f"a dtype that nests deeper than {_MAX_DTYPE_DEPTH} levels")
     name = dtype_name(dtype)
-    if name is not None and dtype.metadata is None:
+    if name is not None and not dtype.metadata:
         return name if dtype.isnative else [name, "swapped"]
     if dtype.hasobject and dtype != np.dtype(object):
         raise UnsupportedValueError("", "structured arrays that hold objects cannot be stored exactly")
-    if dtype.metadata is not None:
+    if dtype.metadata:
         raise UnsupportedValueError("", "a dtype with metadata cannot be stored exactly")
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
@@ -146,7 +146,7 @@ def _decode_scalar(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
 
 def _encode_array(value: np.ndarray[Any, Any], encoder: DocumentEncoder) -> Any:
     shape = list(value.shape)
-    if value.dtype == np.dtype(object) and value.dtype.metadata is None:
+    if value.dtype == np.dtype(object) and not value.dtype.metadata:
         return {"$ndarray": {"objects": encoder.items(value.reshape(-1).tolist()), "shape": shape}}
     if is_too_empty(value.dtype, shape):
         return encoder.unsupported(value, f"an array of {value.size} elements that have no bytes")
