@@ -15,7 +15,7 @@ from slime_store.schema import migrator
 from slime_store.schema.revisions import VERSION_TABLE
 
 _run_alembic = migrator.run_alembic
-_kept: dict[str, list[tuple[str, Any]]] = {}
+_kept: dict[str, list[str]] = {}
 
 
 def run_alembic(connection: Connection, revision: str = "head", directory: Path | None = None) -> None:
@@ -24,22 +24,24 @@ def run_alembic(connection: Connection, revision: str = "head", directory: Path 
     if revision != "head" or directory is not None or not _is_empty(connection):
         _run_alembic(connection, revision, directory)
     elif kind in _kept:
-        for statement, parameters in _kept[kind]:
-            connection.exec_driver_sql(statement, parameters or None)
+        for statement in _kept[kind]:
+            connection.exec_driver_sql(statement)
     else:
-        sent: list[tuple[str, Any]] = []
-        with _listening(connection, lambda statement, parameters: sent.append((statement, parameters))):
+        sent: list[str] = []
+        with _listening(connection, sent.append):
             _run_alembic(connection, revision, directory)
-        _kept[kind] = [each for each in sent if not each[0].lstrip().upper().startswith(("SELECT", "PRAGMA"))]
+        _kept[kind] = sent if kind == "sqlite" else [";\n".join(sent)]  # psycopg sends them all at once
 
 
 class _listening:
-    def __init__(self, connection: Connection, note: Callable[[str, Any], Any]) -> None:
+    def __init__(self, connection: Connection, note: Callable[[str], Any]) -> None:
         self._connection = connection
         self._note = note
 
     def _called(self, _connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        self._note(statement, parameters)
+        if not statement.lstrip().upper().startswith(("SELECT", "PRAGMA")):
+            assert not parameters
+            self._note(statement)
 
     def __enter__(self) -> None:
         event.listen(self._connection, "before_cursor_execute", self._called)
