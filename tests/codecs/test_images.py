@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImagePalette, PngImagePlugin, TiffImagePlugin
 
+from slime_store.codecs.documents import DocumentEncoder
 from slime_store.codecs.image_info import info_to_plain, plain_to_info
 from slime_store.codecs.images import _PIXEL_BYTES, ImageParts, image_to_parts, parts_to_image
 from slime_store.errors import BlobCorruptError, UnsupportedValueError
@@ -402,3 +403,10 @@ def test_any_info_goes_to_plain_types_and_back(info: dict[Any, Any]) -> None:
 def test_g1_any_pixels_come_back(mode: str, width: int, height: int, seed: int) -> None:
     image = _image(mode, (width, height), seed)
     _assert_same_image(_round_trip(image), image)
+
+
+def test_an_error_says_where_in_an_image_the_value_is() -> None:
+    image = _image("RGB")
+    image.info["x"] = object()
+    with pytest.raises(UnsupportedValueError, match=r"^value\['a'\]\.info\['x'\]: "):
+        DocumentEncoder(None).document({"a": image})

@@ -91,13 +91,18 @@ class DocumentEncoder:
         """Encode the members of a set."""
         return self._keys([(value, "{...}") for value in values])
 
-    def mapping(self, values: dict[Any, Any], *, wholly: bool = False) -> Any:
+    def mapping(self, values: dict[Any, Any], *, wholly: bool = False, step: str = "") -> Any:
         """Encode a dict: as a JSON object when its keys allow, else as a list of pairs.
 
-        With ``wholly``, a placeholder in one of the values is one for that value.
+        With ``wholly``, a placeholder in one of the values is one for that value. ``step`` is how the value at hand has
+        the dict, for errors.
         """
         encode = self._wholly if wholly else self.encode
-        return self._mapping(values.items(), [encode(v, _step(k)) for k, v in values.items()])
+        self._path.append(step)
+        try:
+            return self._mapping(values.items(), [encode(v, _step(k)) for k, v in values.items()])
+        finally:
+            self._path.pop()
 
     def whole(self, value: Any, parts: Callable[[], Any]) -> Any:
         """Encode a value that is nothing without all of its parts: a placeholder for one is one for the value."""

@@ -106,7 +106,7 @@ def _encode_frame(frame: FrameParts, colours: dict[str, Any], encoder: DocumentE
         "pixels": encoder.payload(np.frombuffer(frame.pixels, np.uint8)),
         "palette": colours.pop("palette"),
         "palette_object": colours.pop("palette_object"),
-        "info": encoder.mapping(frame.info, wholly=True),
+        "info": encoder.mapping(frame.info, wholly=True, step=".info"),
         **colours,
     }
 
