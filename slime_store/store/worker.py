@@ -208,7 +208,7 @@ class Worker:
                 try:
                     return done.get(timeout=_PATIENCE_SECONDS)
                 except queue.Empty:
-                    if not all(thread.is_over for thread in helpers):
+                    if any(thread.is_running for thread in helpers):
                         continue
                 try:  # none is there, or they were ended before the mark was set
                     helpers = [self._started()]
@@ -223,7 +223,7 @@ class Worker:
     def _wake(self) -> None:
         """Have a thread look what waits, one that has not been ended meanwhile."""
         while True:
-            thread = next((each for each in list(self._threads) if not (each.is_over or each.is_ended)), None)
+            thread = next((each for each in list(self._threads) if each.is_running and not each.is_ended), None)
             if thread is not None:
                 thread.wake(self)
             else:
@@ -270,13 +270,15 @@ class _Thread(threading.Thread):
 
     Attributes:
         serves: the worker, while it works.
-        is_over: it has ended, or was never started. An interrupt in Python's own `is_alive` makes that lie for ever.
+        is_running: from its first line to its last. One that an interrupt kept from being started never is; and after
+            an interrupt in Python's own `is_alive` that says no for ever.
+        is_over: it has ended, or could not be started.
     """
 
     def __init__(self, name: str, worker: Worker) -> None:
         super().__init__(name=name, daemon=True)
         self.serves: Worker | None = None
-        self.is_over = False
+        self.is_running = self.is_over = False
         self._woken: queue.SimpleQueue[Worker | None] = queue.SimpleQueue()
         self._end = weakref.finalize(worker, self._woken.put, None)
         self._end.atexit = False
@@ -295,6 +297,7 @@ class _Thread(threading.Thread):
         self._end()
 
     def run(self) -> None:
+        self.is_running = True
         try:
             while (worker := self._woken.get()) is not None:
                 self.serves = worker
@@ -306,7 +309,7 @@ class _Thread(threading.Thread):
                 self.serves = None
                 del worker
         finally:
-            self.is_over = True
+            self.is_running, self.is_over = False, True
 
 
 def _values(items: Iterable[_Item]) -> list[Any]:
