@@ -88,7 +88,7 @@ def check_reading_name(path: Path, display_url: str) -> None:
             f"{path} has {others.n_elsewhere} other name(s) (hard links) elsewhere. What somebody has recorded by such "
             "a name, and is still in the log beside it, is not seen. Open the store by the name by which it is written",
             SecondNameWarning,
-            stacklevel=5,  # of `SampleStore.open`
+            stacklevel=6,  # who called `SampleStore.open`
         )
 
 

@@ -88,9 +88,9 @@ class StoreHandle:
         if self._engine is not None:  # a signal handler has opened the store meanwhile
             engine.dispose()
             return self._engine
-        self._engine = engine
         self._file = self._file_identity()
         weakref.finalize(self, engine.dispose)  # nobody closes the store of a run that was unpickled
+        self._engine = engine  # last: other threads take it without the lock, and compare the file
         return engine
 
     @closed_if_interrupted

@@ -182,8 +182,9 @@ def test_a_reader_is_warned_of_a_second_name_that_is_in_another_directory(path: 
     link = tmp_path / "elsewhere" / "link.db"
     os.link(path, link)
     for name in (link, path):
-        with pytest.warns(SecondNameWarning, match=rf"{name} has 1 other name.*elsewhere.*is not seen"):
+        with pytest.warns(SecondNameWarning, match=rf"{name} has 1 other name.*elsewhere.*is not seen") as warned:
             assert SampleStore.open(name, read_only=True).runs()
+        assert warned[0].filename == __file__  # the line that opens the store
         assert SampleStore.open(name, read_only=True).runs()  # a second warning would be an error
 
 

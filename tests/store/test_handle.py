@@ -41,3 +41,32 @@ def test_h6_a_child_uses_a_store_whose_parent_was_forked_amid_opening_it(
     assert os.waitpid(pid, 0)[1] == 0
     thread.join()
     handle.close()
+
+
+def test_a_thread_that_comes_while_a_store_opens_finds_it_open_as_a_whole(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SampleStore.open(sqlite_url).close()
+    handle = StoreHandle(StoreConfig.parse(sqlite_url))
+    identity, errors = StoreHandle._file_identity, list[BaseException]()
+
+    def read() -> None:
+        try:
+            with handle.reading():
+                pass
+        except BaseException as error:
+            errors.append(error)
+
+    def slow_identity(self: StoreHandle) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            other.start()
+            other.join(0.2)  # either it waits for the opening, or it has read
+        return identity(self)
+
+    other = threading.Thread(target=read)
+    with monkeypatch.context() as patched:
+        patched.setattr(StoreHandle, "_file_identity", slow_identity)
+        handle.engine  # noqa: B018
+        other.join(60)
+    assert errors == []
+    handle.close()
