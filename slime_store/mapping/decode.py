@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slime_store.codecs.documents import BlobSource, DocumentDecoder
+from slime_store.codecs.documents import BlobSource, DocumentDecoder, part_of
 from slime_store.errors import BlobCorruptError
 from slime_store.mapping import rewards
 from slime_store.mapping.fields import COUNTERS, FIELDS, INFO_CLASSES, INTEGER_COLUMNS, Home, omitted_value
@@ -26,9 +26,7 @@ def documents_of(stored: StoredSamples, fields: Collection[str] | None) -> Itera
         if metadata is not None:
             yield metadata
         if extra is not None and '"blob"' in extra:
-            tree = json.loads(extra)
-            known = fields is None or "$dict" in tree
-            yield extra if known else json.dumps({k: v for k, v in tree.items() if k in (fields or ())})
+            yield extra if fields is None else part_of(extra, fields)
 
 
 @dataclass

@@ -111,23 +111,34 @@ class ResumeRepository:
         )
         return self._connection.execute(query).scalar() or 0
 
-    def state(self, kind: str, rollout_id: int, attempt: int | None) -> str | None:
-        """Return the document of the data source's state at the end of a rollout, or None."""
+    def state(self, kind: str, rollout_id: int, attempt: int | None) -> Row[Any] | None:
+        """Return state (document, or None), kind, rollout_id, attempt, pruned_at and pruned_by of a rollout, or None.
+
+        Of the newest complete attempt, dumps apart, also where an earlier one has a state: that is of another history.
+        """
+        which = ~_is_dump(RolloutRow.id) if attempt is None else RolloutRow.attempt == attempt
         query = (
-            select(RolloutStateRow.state)
-            .join(RolloutRow, RolloutRow.id == RolloutStateRow.rollout_pk)
+            select(
+                RolloutStateRow.state,
+                RolloutRow.kind,
+                RolloutRow.rollout_id,
+                RolloutRow.attempt,
+                RolloutRow.pruned_at,
+                RolloutRow.pruned_by,
+            )
+            .select_from(RolloutRow)
+            .outerjoin(RolloutStateRow, RolloutStateRow.rollout_pk == RolloutRow.id)
             .where(
                 RolloutRow.run_pk == self._run_pk,
                 RolloutRow.kind == kind,
                 RolloutRow.status == "complete",
                 RolloutRow.rollout_id == rollout_id,
+                which,
             )
             .order_by(RolloutRow.attempt.desc())
             .limit(1)
         )
-        if attempt is not None:
-            query = query.where(RolloutRow.attempt == attempt)
-        return self._connection.execute(query).scalar()
+        return self._connection.execute(query).one_or_none()
 
     def journal(self) -> list[Row[Any]]:
         """Return the journalled groups, oldest first.
@@ -171,5 +182,6 @@ class ResumeRepository:
 def _is_dump(rollout_pk: Any) -> ColumnElement[bool]:
     """Condition: a file that says nothing of the data source, imported to be looked at and not to be resumed from."""
     imported = select(ImportRow.rollout_pk).where(ImportRow.rollout_pk == rollout_pk).exists()
-    with_state = select(RolloutStateRow.rollout_pk).where(RolloutStateRow.rollout_pk == rollout_pk).exists()
+    of_state = select(RolloutStateRow.rollout_pk).where(RolloutStateRow.rollout_pk == rollout_pk)
+    with_state = of_state.correlate_except(RolloutStateRow).exists()  # the query around it may have the table, too
     return and_(imported, ~with_state)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, exists, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, delete, exists, func, insert, select, update
 
 from slime_store.database import chunked
 from slime_store.models import (
@@ -28,10 +27,10 @@ from slime_store.models import (
 )
 from slime_store.repositories.blobs import BlobRepository, digests_in
 from slime_store.repositories.digests import with_digest
+from slime_store.repositories.kept import kept_of_attributes, long_texts_in
 from slime_store.repositories.prompts import PromptRepository
 from slime_store.repositories.rollouts import RolloutRepository
 
-_LONG_TEXT = re.compile(r'"\$(?:text|str)":\s*\{"blob":\s*"([0-9a-f]{64})"')
 _BUFFERED = 64
 
 
@@ -91,6 +90,23 @@ class RetentionRepository:
             return None
         own = select(func.count()).select_from(CheckpointRow).where(CheckpointRow.session_pk == row[0])
         return None if self._connection.execute(own).scalar_one() else row[1]
+
+    def facts(self) -> tuple[Any, ...]:
+        """Return what changes whenever that may go which is needed, or be needed what may go; pins apart.
+
+        The number of complete attempts and the newest, the checkpoint noted last, and where the last session started.
+        """
+        recorded = select(func.count(), func.max(RolloutRow.id)).where(
+            RolloutRow.run_pk == self._run_pk, RolloutRow.status == "complete"
+        )
+        checkpoints = (
+            select(func.count(), func.max(CheckpointRow.saved_at), func.max(SessionRow.id))
+            .select_from(SessionRow)
+            .outerjoin(CheckpointRow, CheckpointRow.session_pk == SessionRow.id)
+            .where(SessionRow.run_pk == self._run_pk)
+        )
+        rows = [self._connection.execute(query).one() for query in (recorded, checkpoints)]
+        return (*rows[0], *rows[1], self.last_start())
 
     def pruned(self, pk: int) -> Any | None:
         """Return kind, rollout_id, attempt, pruned_at and pruned_by of a rollout whose arrays were pruned, or None."""
@@ -182,7 +198,7 @@ class RetentionRepository:
         return Freed(max(own, 0) + freed.n_bytes, freed.files)
 
     def _kept_digests(self, pk: int) -> set[str]:
-        """Return the contents of its documents that stay: all but those of other attributes and of the state."""
+        """Return the contents of its documents that stay."""
         prompts = select(SampleRow.prompt_pk).where(SampleRow.rollout_pk == pk, SampleRow.prompt_pk.is_not(None))
         whole = (
             select(SampleDocumentRow.metadata_).where(
@@ -195,14 +211,14 @@ class RetentionRepository:
         for query in whole:
             for text in self._connection.execute(query.execution_options(yield_per=_BUFFERED)).scalars():
                 kept |= digests_in([text])
-        long_text = or_(SampleDocumentRow.extra.contains('"$text"'), SampleDocumentRow.extra.contains('"$str"'))
-        in_part = (
-            select(SampleDocumentRow.extra).where(SampleDocumentRow.rollout_pk == pk, long_text),
-            select(RolloutStateRow.state).where(RolloutStateRow.rollout_pk == pk),
+        extra = SampleDocumentRow.extra
+        in_part: tuple[tuple[Any, Callable[[str | None], set[str]]], ...] = (
+            (select(extra).where(SampleDocumentRow.rollout_pk == pk, extra.contains('"blob"')), kept_of_attributes),
+            (select(RolloutStateRow.state).where(RolloutStateRow.rollout_pk == pk), long_texts_in),
         )
-        for query in in_part:
+        for query, kept_of in in_part:
             for text in self._connection.execute(query.execution_options(yield_per=_BUFFERED)).scalars():
-                kept |= long_texts_in(text)
+                kept |= kept_of(text)
         return kept
 
 
@@ -219,8 +235,3 @@ def _sizes(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
         query = select(BlobRow.id, BlobRow.n_bytes).where(BlobRow.id.in_(chunk))
         sizes |= {row[0]: row[1] for row in connection.execute(query)}
     return sizes
-
-
-def long_texts_in(document: str | None) -> set[str]:
-    """Return the digests of a document's long texts, which pruning keeps."""
-    return set(_LONG_TEXT.findall(document or ""))

@@ -24,10 +24,15 @@ from slime_store.types.reports import PruneReport
 
 @dataclass
 class _Plan:
-    """What to do with which attempts, by key."""
+    """What to do, as long as the run is as it was.
 
-    delete: list[int] = field(default_factory=list)
-    prune: list[int] = field(default_factory=list)
+    Attributes:
+        facts: how the run was.
+        takes: what goes, by the attempt's key, in order: True deletes it, False takes its arrays.
+    """
+
+    facts: tuple[Any, ...]
+    takes: dict[int, bool] = field(default_factory=dict)
     n_pinned: int = 0
     n_needed: int = 0
 
@@ -40,45 +45,58 @@ def prune(
     rollouts = None if keep_rollouts_last is None else _number("keep_rollouts_last", keep_rollouts_last)
     if not dry_run:
         handle.check_writable("prune a run")
-    plan = _plan(handle, run_pk, arrays, rollouts)
+    pruning = _Pruning(handle, run_pk, arrays, rollouts)
+    plan = pruning.plan
     if dry_run:
-        return PruneReport(0, len(plan.prune), len(plan.delete), plan.n_pinned, plan.n_needed)
-    by = f"prune(keep_arrays_last={arrays})"
+        n_deleted = sum(plan.takes.values())
+        return PruneReport(0, len(plan.takes) - n_deleted, n_deleted, plan.n_pinned, plan.n_needed)
     freed = n_pruned = n_deleted = 0
-    for pk, deletes in [*((pk, True) for pk in plan.delete), *((pk, False) for pk in plan.prune)]:
-        done = _take(handle, run_pk, pk, None if deletes else by, [])
+    for pk, deletes in plan.takes.items():
+        done = pruning.take(pk, deletes, [])
         if done is not None:
             remove_files(handle, done.files)
             freed += done.n_bytes
             n_deleted += deletes
             n_pruned += not deletes
-    return PruneReport(freed, n_pruned, n_deleted, plan.n_pinned, plan.n_needed)
+    return PruneReport(freed, n_pruned, n_deleted, pruning.plan.n_pinned, pruning.plan.n_needed)
 
 
-@reconnecting
-def _take(handle: StoreHandle, run_pk: int, pk: int, by: str | None, tried: list[Freed]) -> Freed | None:
-    """Take the arrays from a rollout, or delete it (``by`` is None); None when it is gone or pinned meanwhile."""
-    with handle.writing("prune a run") as connection:
-        lock_shared_content(connection, exclusive=True)
-        RunRepository(connection).lock(run_pk)
-        repository, blobs = RetentionRepository(connection, run_pk), handle.blobs(connection)
-        if tried and not repository.is_left(pk, with_arrays=by is not None):
-            return tried[-1]
-        if not repository.may_go(pk):
-            return None
-        if by is None:
-            done = repository.delete(pk, RolloutRepository(connection, run_pk), blobs)
-        else:
-            done = repository.drop_arrays(pk, blobs, utc_now(), by)
-        if done is not None:
-            tried.append(done)
-    return done
+class _Pruning:
+    """Prunes one run. Whoever records, resumes or saves a checkpoint between two rollouts changes the plan."""
 
+    def __init__(self, handle: StoreHandle, run_pk: int, keep_arrays: int, keep_rollouts: int | None) -> None:
+        self._handle = handle
+        self._run_pk = run_pk
+        self._keep = keep_arrays, keep_rollouts
+        self.plan = self._first_plan()
 
-@reconnecting
-def _plan(handle: StoreHandle, run_pk: int, keep_arrays: int, keep_rollouts: int | None) -> _Plan:
-    with handle.reading() as connection:
-        return _planned(connection, run_pk, keep_arrays, keep_rollouts)
+    @reconnecting
+    def _first_plan(self) -> _Plan:
+        with self._handle.reading() as connection:
+            return _planned(connection, self._run_pk, *self._keep)
+
+    @reconnecting
+    def take(self, pk: int, deletes: bool, tried: list[Freed]) -> Freed | None:
+        """Take the arrays from a rollout, or delete it; None when it is gone by now, or is pinned or needed."""
+        with self._handle.writing("prune a run") as connection:
+            lock_shared_content(connection, exclusive=True)
+            RunRepository(connection).lock(self._run_pk)
+            repository, blobs = RetentionRepository(connection, self._run_pk), self._handle.blobs(connection)
+            if tried and not repository.is_left(pk, with_arrays=not deletes):
+                return tried[-1]
+            if repository.facts() != self.plan.facts:
+                self.plan = _planned(connection, self._run_pk, *self._keep)
+            if self.plan.takes.get(pk) is not deletes or not repository.may_go(pk):
+                return None
+            if deletes:
+                done = repository.delete(pk, RolloutRepository(connection, self._run_pk), blobs)
+            else:
+                by = f"prune(keep_arrays_last={self._keep[0]})"
+                done = repository.drop_arrays(pk, blobs, utc_now(), by)
+            if done is not None:
+                tried.append(done)
+            self.plan.facts = repository.facts()
+        return done
 
 
 def _planned(connection: Connection, run_pk: int, keep_arrays: int, keep_rollouts: int | None) -> _Plan:
@@ -89,7 +107,9 @@ def _planned(connection: Connection, run_pk: int, keep_arrays: int, keep_rollout
     newest = {(row.kind, row.rollout_id): row.attempt for row in rows}  # attempts rise
     with_arrays = _last(newest, keep_arrays)
     whole = newest.keys() if keep_rollouts is None else _last(newest, keep_rollouts)
-    plan, later = _Plan(), []
+    plan = _Plan(repository.facts())
+    superseded: list[int] = []
+    later: list[int] = []
     for row in rows:
         key = (row.kind, row.rollout_id)
         is_superseded = row.attempt != newest[key]
@@ -101,12 +121,12 @@ def _planned(connection: Connection, run_pk: int, keep_arrays: int, keep_rollout
         elif row.pk in needed:
             plan.n_needed += 1
         elif deletes:
-            plan.delete.append(row.pk)
+            plan.takes[row.pk] = True
         elif is_superseded:
-            plan.prune.append(row.pk)
+            superseded.append(row.pk)
         else:
             later.append(row.pk)
-    plan.prune += later
+    plan.takes |= dict.fromkeys(superseded + later, False)
     return plan
 
 

@@ -216,6 +216,9 @@ class RunReader:
                 key, where both have the key.
             max_adopted: adopt at most this many rollouts.
             sample_type: class of the samples, as for ``load_train``.
+
+        Raises:
+            ArraysPrunedError: the state of the rollout to go on from held tensors or samples, which were pruned.
         """
         kind = loading.sample_class(sample_type)
-        return resume_point(self._handle, self._pk, kind, checkpoint_rollout_id, lineage, max_adopted)
+        return resume_point(self._handle, self.name, self._pk, kind, checkpoint_rollout_id, lineage, max_adopted)

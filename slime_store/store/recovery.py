@@ -40,6 +40,7 @@ class Recovery:
         number = None if checkpoint_rollout_id is None else rollout_number(checkpoint_rollout_id)
         session_pk = self._session()
         with self._handle.writing("begin a session") as connection:
+            RunRepository(connection).lock(self._pk)  # what is being pruned has gone, the rest stays for this session
             ResumeRepository(connection, self._pk).describe_session(session_pk, number, text)
 
     def record_checkpoint(self, rollout_id: int) -> None:

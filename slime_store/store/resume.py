@@ -22,6 +22,7 @@ from slime_store.types import ResumePoint
 
 def resume_point(
     handle: StoreHandle,
+    run: str,
     run_pk: int,
     sample_type: type[Any],
     checkpoint_rollout_id: int | None,
@@ -38,8 +39,7 @@ def resume_point(
         adoptable, refused = adoptable_rows(repository, checkpoint, lineage, max_adopted)
         rollouts = RolloutRepository(connection, run_pk)
         next_rollout_id = checkpoint + 1 + len(adoptable)
-        text = repository.state("train", next_rollout_id - 1, None)
-        state = None if text is None else _decoder(handle, connection, sample_type, [text]).document(text)
+        state = _state(handle, connection, run, run_pk, "train", next_rollout_id - 1, None, sample_type)
         buffer = state.get("buffer") if isinstance(state, dict) else None
         return ResumePoint(
             checkpoint_rollout_id=checkpoint,
@@ -109,12 +109,27 @@ def load_state(
 ) -> Any:
     """Return the data source's state at the end of a rollout, or None."""
     with paused(), handle.reading() as connection:
-        text = ResumeRepository(connection, run_pk).state(kind, rollout_id, attempt)
-        try:
-            return None if text is None else _decoder(handle, connection, sample_type, [text]).document(text)
-        except BlobMissingError:
-            refuse_pruned(RolloutRepository(connection, run_pk).find(run, kind, rollout_id, attempt), run)
-            raise
+        return _state(handle, connection, run, run_pk, kind, rollout_id, attempt, sample_type)
+
+
+def _state(
+    handle: StoreHandle,
+    connection: Connection,
+    run: str,
+    run_pk: int,
+    kind: str,
+    rollout_id: int,
+    attempt: int | None,
+    sample_type: type[Any],
+) -> Any:
+    row = ResumeRepository(connection, run_pk).state(kind, rollout_id, attempt)
+    if row is None or row.state is None:
+        return None
+    try:
+        return _decoder(handle, connection, sample_type, [row.state]).document(row.state)
+    except BlobMissingError:
+        refuse_pruned(row, run)
+        raise
 
 
 def _decoder(

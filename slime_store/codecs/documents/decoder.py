@@ -54,10 +54,7 @@ class DocumentDecoder:
                 return value if only is None else {k: v for k, v in value.items() if k in only}
             if only is None:
                 return self._tagged(text)
-            tree = json.loads(text)
-            if "$dict" in tree:  # keys that JSON cannot say: decode them all
-                return {k: v for k, v in self._tagged(text).items() if k in only}
-            return self._tagged(json.dumps({k: v for k, v in tree.items() if k in only}))
+            return {k: v for k, v in self._tagged(part_of(text, only)).items() if k in only}
         except StoreError:
             raise
         except _DAMAGE as exc:
@@ -90,6 +87,19 @@ class DocumentDecoder:
             return np.empty(shape, dtype)
         array: np.ndarray[Any, Any] = np.frombuffer(data, dtype).reshape(shape).copy()
         return array
+
+
+def part_of(text: str, only: Collection[str]) -> str:
+    """Return the document of a dict without the keys that are not among ``only``; keys that are no plain text stay.
+
+    Raises:
+        ValueError, TypeError, LookupError: it is no document of a dict.
+    """
+    tree = json.loads(text)
+    if "$dict" not in tree:
+        return json.dumps({key: value for key, value in tree.items() if key in only})
+    pairs = tree["$dict"]  # one of the keys begins with "$"
+    return json.dumps({"$dict": [pair for pair in pairs if type(pair[0]) is not str or pair[0] in only]})
 
 
 def _hook(decoder: DocumentDecoder) -> Callable[[dict[str, Any]], Any]:

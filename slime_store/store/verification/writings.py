@@ -11,7 +11,7 @@ from slime_store.errors import BlobMissingError, StoreError
 from slime_store.mapping.fields import ARRAY_FIELDS
 from slime_store.mapping.rewards import numeric_entries
 from slime_store.repositories.blobs import digests_in
-from slime_store.repositories.retention import long_texts_in
+from slime_store.repositories.kept import kept_of_attributes, long_texts_in
 from slime_store.repositories.verification import VerificationRepository
 from slime_store.store.verification.findings import is_damage, reason_of
 from slime_store.store.verification.stored import RolloutCheck, utf8_size
@@ -32,7 +32,7 @@ def check_writings(check: RolloutCheck) -> None:
     state = check.read("the data source's state", lambda rows: rows.state(check.pk))
     if state is not None:
         check.bytes += utf8_size(state)
-        _decode(check, state, "the data source's state", may_be_pruned=True)
+        _decode(check, state, "the data source's state", kept_of=long_texts_in)
     if row.kind == "eval":
         for dataset in check.read("the datasets", lambda rows: rows.datasets(check.pk)) or ():
             _decode(check, dataset.content, f"the lists of dataset {dataset.name!r}")
@@ -72,7 +72,7 @@ def _documents(check: RolloutCheck, row: Row[Any]) -> None:
     if row.metadata is not None:
         _decode(check, row.metadata, "metadata", row.position)
     if row.extra is not None:
-        extra = _decode(check, row.extra, "attributes", row.position, may_be_pruned=True)
+        extra = _decode(check, row.extra, "attributes", row.position, kept_of=kept_of_attributes)
         if isinstance(extra, dict):
             check.extras[row.position] = _ARRAYS.intersection(extra)
             reward = extra.get("reward")
@@ -81,12 +81,18 @@ def _documents(check: RolloutCheck, row: Row[Any]) -> None:
 
 
 def _decode(
-    check: RolloutCheck, document: str, what: str, position: int | None = None, *, may_be_pruned: bool = False
+    check: RolloutCheck,
+    document: str,
+    what: str,
+    position: int | None = None,
+    *,
+    kept_of: Callable[[str | None], set[str]] | None = None,
 ) -> Any:
+    """Return a document's value, or None; ``kept_of`` says which of its contents pruning keeps (None: all)."""
     samples = () if position is None else (position,)
     check.findings.counts["documents"] += 1
-    is_pruned = may_be_pruned and check.is_pruned
-    check.digests |= long_texts_in(document) if is_pruned else digests_in([document])
+    is_pruned = kept_of is not None and check.is_pruned
+    check.digests |= kept_of(document) if kept_of is not None and check.is_pruned else digests_in([document])
     try:
         return check.decoder.document(document)
     except StoreError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sqlite3
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -114,6 +115,37 @@ def test_metadata_prompts_and_long_texts_stay_and_other_tensors_go(store_url: st
         with pytest.raises(ArraysPrunedError):
             list(run.iter_samples(fields=["multimodal_train_inputs"]))
     assert value(store_url, "SELECT count(*) FROM blobs") == 3
+
+
+LONG = [index * 0.37 for index in range(20_000)]
+ODD: dict[str, Any] = {
+    "metadata": OrderedDict(lists=LONG, tensor=torch.arange(5000)),
+    "reward": {"score": 1.0, "log_probs": LONG},
+    "label": torch.arange(3000.0),
+    "response": bytes(range(256)) * 20,
+    "status": "a word of nobody's " * 500,
+    "group_index": 1 << 20_000,
+    "weight_versions": [1.5] * 5000,
+}
+
+
+@pytest.mark.parametrize("name", [None, "$odd"])
+def test_attributes_that_stay_do_so_whatever_their_type(store_url: str, name: str | None) -> None:
+    with opened(store_url) as store:
+        run = store.run(RUN)
+        for rollout_id, (attribute, value) in enumerate(ODD.items()):
+            sample = make_sample(rollout_id, multimodal_train_inputs={"pixels": torch.arange(9000) + rollout_id})
+            sample.__dict__ |= {attribute: value} | ({} if name is None else {name: LONG})
+            run.record_train(rollout_id, RolloutFnTrainOutput([[sample]]))
+        assert run.prune(keep_arrays_last=0).n_pruned == len(ODD)
+        for rollout_id, (attribute, value) in enumerate(ODD.items()):
+            (sample,) = run.iter_samples(SampleFilter(rollout_ids=[rollout_id]), fields=[attribute])
+            assert_same(getattr(sample, attribute), value)
+            with pytest.raises(ArraysPrunedError):
+                list(run.iter_samples(SampleFilter(rollout_ids=[rollout_id]), fields=["multimodal_train_inputs"]))
+        assert store.verify(grace_seconds=-1).problems == ()
+        run.delete_rollout(0)
+        assert store.verify(grace_seconds=-1).problems == ()
 
 
 def test_g4_shared_content_stays_until_its_last_rollout_is_pruned(store_url: str) -> None:
@@ -227,6 +259,72 @@ def test_a_session_that_started_from_an_earlier_checkpoint_keeps_what_it_needs(s
         run.prune(keep_arrays_last=0)
         assert whole(run) == [("train", n, 1) for n in (1, 2, 3)]
         assert_same(run.resume(checkpoint_rollout_id=1), expected)
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, event: Callable[[], None]) -> None:
+    """Let something happen after prune has made its plan, before it takes anything."""
+    original, pending = pruning._Pruning.take, [event]
+
+    def take(*arguments: Any) -> Any:
+        if pending:
+            pending.pop()()
+        return original(*arguments)
+
+    monkeypatch.setattr(pruning._Pruning, "take", take)
+
+
+def test_what_a_session_needs_that_begins_while_a_run_is_pruned_stays(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(store_url) as store:
+        run = store.run(RUN)
+        for n in range(6):
+            run.record_train(n, small(n), state={"cursor": n})
+        run.recovery.record_checkpoint(5)
+    with opened(store_url) as store, opened(store_url) as other:
+        run = store.run(RUN)
+        recovery = other.run(RUN).recovery  # the checkpoints after rollout 2 are damaged
+        meanwhile(monkeypatch, lambda: recovery.begin_session(checkpoint_rollout_id=2))
+        assert run.prune(keep_arrays_last=0).n_needed == 4
+        assert whole(run) == [("train", n, 1) for n in (2, 3, 4, 5)]
+        assert [info.rollout_id for info in run.resume(checkpoint_rollout_id=2).complete] == [3, 4, 5]
+
+
+def test_an_attempt_that_is_no_longer_superseded_keeps_its_arrays(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(store_url) as store, opened(store_url) as other:
+        run = store.run(RUN)
+        for rollout_id in (0, 0, 1, 1):
+            run.record_train(rollout_id, small(rollout_id))
+        meanwhile(monkeypatch, lambda: other.run(RUN).delete_rollout(0, attempt=2) and None)
+        assert run.prune(keep_arrays_last=9).n_pruned == 1
+        assert whole(run) == [("train", 0, 1), ("train", 1, 2)]
+
+
+def test_the_state_of_a_rollout_is_that_of_its_newest_attempt(store_url: str) -> None:
+    with opened(store_url) as store:
+        run = store.run(RUN)
+        run.record_train(0, small(0), state={"cursor": 7, "noise": torch.randn(9000)})
+        run.record_train(0, small(1))  # another history, whose loop has no state to give
+        run.recovery.record_checkpoint(0)
+        assert (run.recovery.load_state(0), run.resume().state) == (None, None)
+        assert run.recovery.load_state(0, attempt=1)["cursor"] == 7
+        run.prune(keep_arrays_last=1)
+        assert (run.recovery.load_state(0), run.resume().state) == (None, None)
+        with pytest.raises(ArraysPrunedError, match="attempt 1"):
+            run.recovery.load_state(0, attempt=1)
+
+
+def test_going_on_from_a_rollout_whose_state_was_pruned_says_so(store_url: str) -> None:
+    with opened(store_url) as store:
+        run = store.run(RUN)
+        for n in range(3):
+            run.record_train(n, small(n), state={"noise": torch.randn(9000)})
+        run.recovery.record_checkpoint(2)
+        run.prune(keep_arrays_last=1)
+        with pytest.raises(ArraysPrunedError, match="rollout 0"):
+            run.resume(checkpoint_rollout_id=0, max_adopted=0)
 
 
 def test_a_prune_that_was_interrupted_goes_on(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
