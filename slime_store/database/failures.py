@@ -23,6 +23,7 @@ from slime_store.errors import (
     StoreError,
     StoreFullError,
     StoreNotFoundError,
+    TransactionAbortedError,
 )
 
 _FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -42,8 +43,8 @@ _SQLITE_KINDS = (
 _SQLSTATE_KINDS = {
     "53100": "full",  # disk_full
     "55P03": "busy",  # lock_not_available
-    "40001": "busy",  # serialization_failure
-    "40P01": "busy",  # deadlock_detected
+    "40001": "aborted",  # serialization_failure
+    "40P01": "aborted",  # deadlock_detected
     "XX001": "damaged",  # data_corrupted
     "XX002": "damaged",  # index_corrupted
     "25006": "read_only",  # read_only_sql_transaction
@@ -60,6 +61,7 @@ _NO_TIME = ("Invalid isoformat string", "Couldn't parse datetime")
 
 _CLASSES: dict[str, type[DatabaseError]] = {
     "busy": StoreBusyError,
+    "aborted": TransactionAbortedError,
     "full": StoreFullError,
     "connection": ConnectionFailedError,
 }

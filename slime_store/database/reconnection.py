@@ -1,4 +1,4 @@
-"""Going on after the connection to a server was lost: a piece of work is done anew, a few times, with pauses."""
+"""Going on after the server ended a transaction or a connection: work is done anew, a few times, with pauses."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from slime_store.errors import ConnectionFailedError
+from slime_store.errors import ConnectionFailedError, TransactionAbortedError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 RECONNECT_SECONDS = (0.1, 0.3, 1.0, 2.0, 4.0)
-"""How long to wait before work is tried again, each time that the connection to the server failed."""
+"""How long to wait before work is tried again, each time that the connection failed or the server ended it."""
 
 _log = logging.getLogger("slime_store")
 
@@ -30,6 +30,8 @@ _thread = _Thread()
 def reconnecting(work: Callable[P, T]) -> Callable[P, T]:
     """Do a piece of work again, whole and with the same arguments, each time that the connection to the server fails.
 
+    Also when the server ends the transaction for another's sake, as one of a deadlock's.
+
     For reads in transactions of their own, and for writes that come to the same when an earlier try was committed, or
     that look for that first, with their run locked: the answer to a COMMIT may be lost with the connection. What such a
     write must know of earlier tries is in an argument of its own, a list or set that each try adds to. Work inside
@@ -38,6 +40,7 @@ def reconnecting(work: Callable[P, T]) -> Callable[P, T]:
     Raises:
         ConnectionFailedError: the connection fails after about seven seconds still, and up to ten more for each try
             whose host does not answer.
+        TransactionAbortedError: the server goes on to end the transaction.
     """
 
     @wraps(work)
@@ -49,7 +52,7 @@ def reconnecting(work: Callable[P, T]) -> Callable[P, T]:
             for seconds in RECONNECT_SECONDS:
                 try:
                     return work(*args, **kwargs)
-                except ConnectionFailedError as error:
+                except (ConnectionFailedError, TransactionAbortedError) as error:
                     _log.warning("%s; it is tried again in %g s", error, seconds)
                 time.sleep(seconds)
             return work(*args, **kwargs)

@@ -14,6 +14,7 @@ from slime_store.errors.database import (
     ReadOvertakenError,
     StoreBusyError,
     StoreFullError,
+    TransactionAbortedError,
 )
 from slime_store.errors.files import (
     AlreadyImportedError,
@@ -88,6 +89,7 @@ __all__ = [
     "StoreFullError",
     "StoreNotFoundError",
     "StoreNotPicklableError",
+    "TransactionAbortedError",
     "UnsupportedValueError",
     "UntrustedPickleError",
 ]

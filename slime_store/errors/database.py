@@ -20,6 +20,10 @@ class StoreBusyError(DatabaseError):
     """Another process held the write lock longer than the busy timeout."""
 
 
+class TransactionAbortedError(StoreBusyError):
+    """The server has ended a transaction for the sake of others, a deadlock's, and came to do so each time again."""
+
+
 class StoreFullError(DatabaseError):
     """The disk, the quota or the size limit is exhausted; nothing of this record was kept."""
 

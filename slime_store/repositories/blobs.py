@@ -17,7 +17,8 @@ from slime_store.codecs.arrays import decode_for_reading, dtype_of
 from slime_store.database import chunked, in_binary, insert_rows
 from slime_store.errors import BlobCorruptError, BlobMissingError
 from slime_store.models import BlobPartRow, BlobReferenceRow, BlobRow
-from slime_store.repositories.inserts import insert_unless_present
+from slime_store.repositories.inserts import added_and_held, insert_unless_present
+from slime_store.repositories.locks import held, unused_and_locked
 
 _AT_ONCE_BYTES = 2 << 20
 """Parts that a query's result may hold at a time, beside the blob that is put together from them."""
@@ -46,16 +47,17 @@ class BlobRepository:
         self._lock = threading.Lock()
         self.replaced_files: list[str] = []  # side files that no row names any more: to be removed after the commit
 
-    def known(self, digests: Iterable[str]) -> dict[str, tuple[int, int]]:
+    def known(self, digests: Iterable[str], *, hold: bool = False) -> dict[str, tuple[int, int]]:
         """Return (key, stored bytes) of those contents that are in the store with as many bytes as they must have.
 
         So not of those whose side file or parts are gone or cut short. Nothing is read to find that out: what a size
-        does not show, ``verify`` does.
+        does not show, ``verify`` does. With ``hold``, nobody deletes them until the transaction ends.
         """
         columns = BlobRow.digest, BlobRow.id, BlobRow.n_bytes, BlobRow.file_name, _IN_PARTS.label("in_parts")
         rows: list[Row[Any]] = []
         for chunk in chunked(sorted(set(digests))):
-            rows += self._connection.execute(select(*columns).where(BlobRow.digest.in_(chunk)))
+            query = select(*columns).where(BlobRow.digest.in_(chunk))
+            rows += self._connection.execute(held(query, BlobRow) if hold else query)
         return {row.digest: (row.id, row.n_bytes) for row in rows if self._is_whole(row)}
 
     def _is_whole(self, row: Row[Any]) -> bool:
@@ -65,12 +67,15 @@ class BlobRepository:
 
     def add_shared(self, payloads: Mapping[str, Payload]) -> dict[str, int]:
         """Add contents by digest; return the keys. Content that another writer added meanwhile is taken as it is."""
-        rows = [(digest, *_columns(payloads[digest]).values()) for digest in sorted(payloads)]
         columns = ("digest", "codec", "dtype", "n_raw_bytes", "n_bytes", "file_name")
-        added = insert_unless_present(self._connection, cast(Table, BlobRow.__table__), columns, rows)
+
+        def add(missing: Sequence[str]) -> set[str]:
+            rows = [(digest, *_columns(payloads[digest]).values()) for digest in missing]
+            return insert_unless_present(self._connection, cast(Table, BlobRow.__table__), columns, rows)
+
+        keys, added = added_and_held(self._connection, BlobRow, payloads, add)
         damaged = payloads.keys() - added - self.known(payloads).keys()
         self._restore({digest: payloads[digest] for digest in sorted(damaged)})
-        keys = {row.digest: row.id for row in self._rows(BlobRow.digest, sorted(payloads))}
         self._add_parts({keys[digest]: payloads[digest] for digest in added})
         return keys
 
@@ -109,12 +114,16 @@ class BlobRepository:
         insert_rows(self._connection, BlobReferenceRow.__table__, ("rollout_pk", "blob_pk"), rows)  # type: ignore[arg-type]
 
     def delete_unused(self, pks: Iterable[int]) -> list[str]:
-        """Delete those of the given blobs that no rollout needs; return the side files to remove after the commit."""
+        """Delete those of the given blobs that no rollout needs; return the side files to remove after the commit.
+
+        Those that another transaction holds stay.
+        """
         files: list[str] = []
         for chunk in chunked(sorted(set(pks))):
-            unused = BlobRow.id.in_(chunk), ~exists().where(BlobReferenceRow.blob_pk == BlobRow.id)
-            files += [name for (name,) in self._connection.execute(select(BlobRow.file_name).where(*unused)) if name]
-            self._connection.execute(delete(BlobRow).where(*unused))
+            unused = ~exists().where(BlobReferenceRow.blob_pk == BlobRow.id)
+            these = BlobRow.id.in_(unused_and_locked(self._connection, BlobRow, unused, chunk)), unused
+            files += [name for (name,) in self._connection.execute(select(BlobRow.file_name).where(*these)) if name]
+            self._connection.execute(delete(BlobRow).where(*these))
         return files
 
     def file_names(self) -> list[str]:

@@ -2,12 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Table, select
 
 from slime_store.database import chunked, insert_rows
+from slime_store.repositories.locks import held
+
+Digest = TypeVar("Digest", str, bytes)
+
+_TRIES = 5  # more than one are needed when somebody deletes a row in the instant before it is held
+
+
+def added_and_held(
+    connection: Connection, model: Any, digests: Iterable[Digest], add: Callable[[Sequence[Digest]], set[Digest]]
+) -> tuple[dict[Digest, int], set[Digest]]:
+    """Add those contents that are not there, and hold them all until the transaction ends.
+
+    Args:
+        connection: inside a transaction.
+        model: the table, with columns ``digest`` and ``id``.
+        digests: of the contents.
+        add: inserts some of them unless they are present, and returns those that it inserted.
+
+    Returns:
+        All keys by digest, and which contents were added.
+    """
+    wanted, added = sorted(digests), set[Digest]()
+    keys: dict[Digest, int] = {}
+    for _ in range(_TRIES):
+        missing = [digest for digest in wanted if digest not in keys]
+        if not missing:
+            break
+        added |= add(missing)
+        keys |= keys_of(connection, model, missing)
+    return keys, added
+
+
+def keys_of(connection: Connection, model: Any, digests: Sequence[Digest]) -> dict[Digest, int]:
+    """Return the keys of those contents that are there, by digest, and hold them until the transaction ends."""
+    keys: dict[Digest, int] = {}
+    for chunk in chunked(digests):
+        query = held(select(model.digest, model.id).where(model.digest.in_(chunk)), model)
+        keys |= {row[0]: row[1] for row in connection.execute(query)}
+    return keys
 
 
 def insert_unless_present(

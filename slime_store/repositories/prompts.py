@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from sqlalchemy import Connection, Table, delete, exists, select
@@ -10,7 +10,8 @@ from sqlalchemy import Connection, Table, delete, exists, select
 from slime_store.database import chunked
 from slime_store.mapping.encoded import EncodedPrompt
 from slime_store.models import PromptRow, SampleRow
-from slime_store.repositories.inserts import insert_unless_present
+from slime_store.repositories.inserts import added_and_held, insert_unless_present, keys_of
+from slime_store.repositories.locks import unused_and_locked
 
 TABLE = cast(Table, PromptRow.__table__)
 
@@ -22,14 +23,17 @@ class PromptRepository:
         self._connection = connection
 
     def ensure(self, prompts: Mapping[bytes, EncodedPrompt]) -> dict[bytes, int]:
-        """Return the key of each prompt by digest, adding those that are not there yet."""
-        keys = self._keys(list(prompts))
-        missing = sorted(prompts.keys() - keys.keys())
-        if missing:
+        """Return the key of each prompt by digest, adding those that are not there yet.
+
+        Nobody deletes them until the transaction ends.
+        """
+        keys = keys_of(self._connection, PromptRow, list(prompts))
+
+        def add(missing: Sequence[bytes]) -> set[bytes]:
             rows = [(each, prompts[each].text, prompts[each].document, each.hex()[:16]) for each in missing]
-            insert_unless_present(self._connection, TABLE, ("digest", "text", "document", "prompt_id"), rows)
-            keys |= self._keys(missing)
-        return keys
+            return insert_unless_present(self._connection, TABLE, ("digest", "text", "document", "prompt_id"), rows)
+
+        return keys | added_and_held(self._connection, PromptRow, prompts.keys() - keys.keys(), add)[0]
 
     def get(self, pks: Iterable[int]) -> dict[int, tuple[str | None, str | None]]:
         """Return (text, document) by key."""
@@ -48,14 +52,8 @@ class PromptRepository:
         return found
 
     def delete_unused(self, pks: Iterable[int]) -> None:
-        """Delete those of the given prompts that no sample has."""
+        """Delete those of the given prompts that no sample has; those that another transaction holds stay."""
         for chunk in chunked(sorted(set(pks))):
-            used = exists().where(SampleRow.prompt_pk == PromptRow.id)
-            self._connection.execute(delete(PromptRow).where(PromptRow.id.in_(chunk), ~used))
-
-    def _keys(self, digests: list[bytes]) -> dict[bytes, int]:
-        keys: dict[bytes, int] = {}
-        for chunk in chunked(digests):
-            query = select(PromptRow.digest, PromptRow.id).where(PromptRow.digest.in_(chunk))
-            keys |= {bytes(row[0]): row[1] for row in self._connection.execute(query)}
-        return keys
+            unused = ~exists().where(SampleRow.prompt_pk == PromptRow.id)
+            found = unused_and_locked(self._connection, PromptRow, unused, chunk)
+            self._connection.execute(delete(PromptRow).where(PromptRow.id.in_(found), unused))

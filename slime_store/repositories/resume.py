@@ -138,7 +138,8 @@ class ResumeRepository:
             .order_by(RolloutRow.attempt.desc())
             .limit(1)
         )
-        return self._connection.execute(query).one_or_none()
+        rows: list[Row[Any]] = list(self._connection.execute(query))
+        return rows[0] if rows else None
 
     def journal(self) -> list[Row[Any]]:
         """Return the journalled groups, oldest first.

@@ -18,7 +18,8 @@ from slime_store.repositories.copying import OF_RUNS, CopyRepository
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.store.handle import StoreHandle
-from slime_store.store.recording import delete_rollouts, remove_files, take_back
+from slime_store.store.shared_contents import delete_rollouts
+from slime_store.store.side_files import remove_files, take_back
 from slime_store.store.verification.contents import check_blobs, check_prompts
 from slime_store.store.verification.findings import Findings
 from slime_store.types.reports import CopyReport

@@ -8,7 +8,7 @@ from slime_store.repositories.retention import RetentionRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.store.handle import StoreHandle
-from slime_store.store.recording import remove_files
+from slime_store.store.side_files import remove_files
 
 
 def delete_run(handle: StoreHandle, name: str) -> int:

@@ -6,7 +6,7 @@ together would take as much memory as the rollout takes on disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -31,7 +31,7 @@ BATCH_BYTES = 64 << 20
 class PreparedPayloads:
     """Compressed packs, and compressed contents of those blobs that the store does not hold yet.
 
-    ``later_packs`` and ``later_blobs`` (by digest) are still to be compressed, one list at a time. Whether a blob is
+    ``later_packs``, one list at a time, and ``later_blobs`` (digests) are still to be compressed. Whether a blob is
     among the later ones depends on nothing but its size, so that all writers add the same blobs in the same order and
     wait for each other instead of deadlocking.
     """
@@ -39,7 +39,7 @@ class PreparedPayloads:
     packs: list[tuple[Pack, Payload]] = field(default_factory=list)
     blobs: dict[str, Payload] = field(default_factory=dict)
     later_packs: list[list[Pack]] = field(default_factory=list)
-    later_blobs: list[list[str]] = field(default_factory=list)
+    later_blobs: list[str] = field(default_factory=list)
 
 
 def prepare(rollout: EncodedRollout, known: Iterable[str], writer: PayloadWriter) -> PreparedPayloads:
@@ -62,11 +62,11 @@ def prepare(rollout: EncodedRollout, known: Iterable[str], writer: PayloadWriter
         later_blobs = [name for name in new if sizes[name] >= FILE_BYTES]  # always: see ``PreparedPayloads``
     waiting = set(map(id, later_packs))
     prepared = PreparedPayloads(
-        later_packs=list(_batches(later_packs, [pack.raw_bytes for pack in later_packs])),
-        later_blobs=list(_batches(later_blobs, [sizes[name] for name in later_blobs])),
+        later_packs=list(batched(later_packs, [pack.raw_bytes for pack in later_packs])),
+        later_blobs=later_blobs,
     )
     prepared.packs = compress_packs([pack for pack in rollout.packs if id(pack) not in waiting], writer)
-    prepared.blobs = compress_blobs(sorted(sizes.keys() - set(later_blobs)), rollout, writer)
+    prepared.blobs = compress_blobs(sorted(sizes.keys() - set(later_blobs)), rollout.blobs, writer)
     return prepared
 
 
@@ -97,10 +97,12 @@ def compress_packs(packs: Sequence[Pack], writer: PayloadWriter) -> list[tuple[P
     return list(zip(packs, payloads, strict=True))
 
 
-def compress_blobs(names: Sequence[str], rollout: EncodedRollout, writer: PayloadWriter) -> dict[str, Payload]:
+def compress_blobs(
+    names: Sequence[str], arrays: Mapping[str, np.ndarray[Any, Any]], writer: PayloadWriter
+) -> dict[str, Payload]:
     """Compress contents by digest, in threads where it pays."""
-    threads = threads_for(sum(rollout.blobs[name].nbytes for name in names))
-    payloads = map_in_threads(lambda name: blob_payload(name, rollout.blobs[name], writer), names, threads)
+    threads = threads_for(sum(arrays[name].nbytes for name in names))
+    payloads = map_in_threads(lambda name: blob_payload(name, arrays[name], writer), names, threads)
     return dict(zip(names, payloads, strict=True))
 
 
@@ -122,7 +124,7 @@ def blob_payload(digest: str, array: np.ndarray[Any, Any], writer: PayloadWriter
     return writer.keep(ZSTD.codec_id, name, array.nbytes, ZSTD.encode(array))
 
 
-def _batches(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
+def batched(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
     """Cut items into lists of about ``BATCH_BYTES`` together, at least one each."""
     batch: list[T] = []
     total = 0

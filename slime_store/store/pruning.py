@@ -16,9 +16,9 @@ from slime_store.repositories.retention import Freed, RetentionRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.store.handle import StoreHandle
-from slime_store.store.recording import remove_files
 from slime_store.store.resume import adoptable_rows
 from slime_store.store.sessions import utc_now
+from slime_store.store.side_files import remove_files
 from slime_store.types.reports import PruneReport
 
 

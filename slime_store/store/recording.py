@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,37 +12,23 @@ import sqlalchemy as sa
 
 from slime_store.blobs import PayloadWriter
 from slime_store.database import reconnecting, translated
-from slime_store.errors import (
-    AlreadyImportedError,
-    BlobCorruptError,
-    BlobMissingError,
-    DatabaseError,
-    RolloutExistsError,
-    StoreError,
-)
+from slime_store.errors import AlreadyImportedError, DatabaseError, RolloutExistsError
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.aggregates import AggregateRepository
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.repositories.digests import RolloutDigests
 from slime_store.repositories.imports import ImportOrigin, ImportRepository
 from slime_store.repositories.locks import lock_shared_content
-from slime_store.repositories.prompts import PromptRepository
 from slime_store.repositories.resume import JOURNAL, ResumeRepository
 from slime_store.repositories.rollouts import RolloutRepository
-from slime_store.repositories.runs import LockedRun, RunRepository
+from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.samples import SampleRepository
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import rollout_info
-from slime_store.store.payloads import (
-    PreparedPayloads,
-    blob_payload,
-    compress_blobs,
-    compress_packs,
-    own_bytes,
-    prepare,
-    renew,
-)
-from slime_store.store.sessions import utc_now
+from slime_store.store.payloads import PreparedPayloads, compress_packs, own_bytes, prepare, renew
+from slime_store.store.sessions import Sessions, utc_now
+from slime_store.store.shared_contents import SharedContents, delete_rollouts
+from slime_store.store.side_files import remove_files, take_back
 from slime_store.store.versions import RolloutVersions
 from slime_store.types import RolloutInfo
 
@@ -134,11 +119,25 @@ def _write_rollouts(
         with handle.writing("record a rollout") as connection:
             if tried and (stored := _stored_by(connection, first, tried)):
                 return stored
-            for (request, rollout), payloads in zip(rollouts, prepared, strict=True):
-                recording = _Recording(connection, handle, request, session_pk)
-                infos.append(recording.run(rollout, payloads, writer))
-                files += recording.files_to_remove
+            blobs = handle.blobs(connection)
+            lock_shared_content(connection, exclusive=False)
+            _lock_run(connection, handle, first, session_pk)
+            recordings = [_Recording(connection, blobs, request, session_pk) for request, _ in rollouts]
+            for recording, (_, rollout), payloads in zip(recordings, rollouts, prepared, strict=True):
+                recording.check(rollout.kind)
+                renew(payloads, rollout, writer)
+            contents = SharedContents(connection, blobs, [rollout for _, rollout in rollouts], prepared, writer)
+            superseded: list[int] = []
+            for recording, (request, rollout), payloads in zip(recordings, rollouts, prepared, strict=True):
+                infos.append(recording.run(rollout, payloads, contents, writer))
+                superseded += recording.replaced
+                if request.clear_journal is not None:
+                    superseded += _superseded(connection, handle.sessions, request, session_pk)
                 tried.append(Tried(len(infos) - 1, recording.pk, session_pk, recording.finished_at))
+            if superseded:
+                repository = RolloutRepository(connection, first.run_pk)
+                files += delete_rollouts(connection, repository, blobs, sorted(set(superseded)))
+            files += [*contents.unneeded_files, *blobs.replaced_files]
             gone = sorted(set(writer.gone()).difference(files))
             if gone:
                 raise DatabaseError(handle.config.display_url, f"side file {gone[0]} is gone; nothing was recorded")
@@ -148,6 +147,18 @@ def _write_rollouts(
     remove_files(handle, files)
     handle.trim_log()
     return infos
+
+
+def _lock_run(connection: sa.Connection, handle: StoreHandle, request: RecordRequest, session_pk: int) -> None:
+    """Lock the run; refuse to record under keys of a store that is gone: a file made anew, a schema dropped."""
+    locked = RunRepository(connection).lock(request.run_pk, session_pk)
+    if locked is None:
+        return
+    started_at = locked.session_started_at
+    if locked.name != request.run or not handle.sessions.is_same(request.run_pk, session_pk, started_at):
+        raise DatabaseError(handle.config.display_url, "the store was made anew while it was open; open it again")
+    newest = locked.newest_session or session_pk
+    handle.sessions.look_for_others(connection, request.run, request.run_pk, session_pk, newest)
 
 
 def _stored_by(connection: sa.Connection, request: RecordRequest, tried: list[Tried]) -> list[RolloutInfo]:
@@ -161,78 +172,50 @@ def _stored_by(connection: sa.Connection, request: RecordRequest, tried: list[Tr
     return [rollout_info(rollouts.info(each.pk)) for each in found]
 
 
-def take_back(handle: StoreHandle, names: list[str]) -> None:
-    """Remove the side files of a record that failed.
-
-    An exception (an interrupt, say) can also strike after the commit, so the database is asked which files it names.
-    Files that cannot be asked about are left: unreferenced files do no harm, and ``verify`` finds them.
-    """
-    if not names:
-        return
-    with contextlib.suppress(StoreError):
-        with handle.reading() as connection:
-            referred = handle.blobs(connection).referred_files(names)
-        remove_files(handle, [name for name in names if name not in referred])
-
-
-def remove_files(handle: StoreHandle, names: list[str]) -> None:
-    """Remove side files that no row names any more; one that cannot be removed is left for ``verify`` to find."""
-    for name in names:
-        if handle.directory is not None:
-            with contextlib.suppress(OSError, BlobCorruptError, TypeError):  # a name that never was one
-                handle.directory.remove(name)
-
-
-def delete_rollouts(
-    connection: sa.Connection, rollouts: RolloutRepository, blobs: BlobRepository, pks: list[int]
-) -> list[str]:
-    """Delete rollouts and what only they used; return the side files to remove after the commit."""
-    prompt_pks, blob_pks = rollouts.contents(pks)
-    rollouts.delete(pks)
-    PromptRepository(connection).delete_unused(prompt_pks)
-    return blobs.delete_unused(blob_pks)
-
-
 class _Recording:
-    """One transaction."""
+    """One rollout in a transaction that has the shared content and the run locked.
 
-    def __init__(self, connection: sa.Connection, handle: StoreHandle, request: RecordRequest, session_pk: int) -> None:
-        self.files_to_remove: list[str] = []
+    Attributes:
+        pk: the rollout's key, once it has one.
+        finished_at: when it was recorded.
+        replaced: keys of the attempts that it replaces.
+    """
+
+    def __init__(
+        self, connection: sa.Connection, blobs: BlobRepository, request: RecordRequest, session_pk: int
+    ) -> None:
         self.pk = 0
         self.finished_at = utc_now()
+        self.replaced: list[int] = []
         self._connection = connection
         self._request = request
         self._session_pk = session_pk
-        self._sessions = handle.sessions
-        self._display_url = handle.config.display_url
-        self._blobs = handle.blobs(connection)
+        self._blobs = blobs
         self._rollouts = RolloutRepository(connection, request.run_pk)
 
-    def run(self, rollout: EncodedRollout, prepared: PreparedPayloads, writer: PayloadWriter) -> RolloutInfo:
+    def check(self, kind: str) -> None:
+        """Refuse what is recorded already, if it was asked for."""
         request = self._request
-        deletes = request.on_conflict == "replace" or request.clear_journal is not None
-        lock_shared_content(self._connection, exclusive=deletes)
-        locked = RunRepository(self._connection).lock(request.run_pk, self._session_pk)
-        if locked is not None:
-            self._check_same(locked)
-            newest = locked.newest_session or self._session_pk
-            self._sessions.look_for_others(self._connection, request.run, request.run_pk, self._session_pk, newest)
-        imports = ImportRepository(self._connection, request.run_pk)
         if request.origin is not None:
-            known = imports.find(request.origin.digest, rollout.kind, request.rollout_id)
+            imports = ImportRepository(self._connection, request.run_pk)
+            known = imports.find(request.origin.digest, kind, request.rollout_id)
             if known is not None:
-                raise AlreadyImportedError(request.run, rollout.kind, request.rollout_id, known)
+                raise AlreadyImportedError(request.run, kind, request.rollout_id, known)
+        if request.on_conflict == "error" and self._rollouts.attempts(kind, request.rollout_id):
+            raise RolloutExistsError(request.run, kind, request.rollout_id)
+
+    def run(
+        self, rollout: EncodedRollout, prepared: PreparedPayloads, contents: SharedContents, writer: PayloadWriter
+    ) -> RolloutInfo:
+        """Insert everything that is the rollout's own, and what refers to shared content."""
+        request = self._request
         earlier = self._rollouts.attempts(rollout.kind, request.rollout_id)
-        if earlier and request.on_conflict == "error":
-            raise RolloutExistsError(request.run, rollout.kind, request.rollout_id)
         attempt = 1 + max((n for _, n in earlier), default=0)
-        renew(prepared, rollout, writer)
-        prompts = PromptRepository(self._connection).ensure(rollout.prompts)
         versions = RolloutVersions(self._connection, request, self._session_pk, rollout)
-        blobs = self._shared_blobs(rollout, prepared, writer)
+        blobs = contents.blobs_of(rollout)
         n_bytes = own_bytes(rollout) + sum(payload.n_bytes for _, payload in prepared.packs)
-        n_bytes += sum(size for _, size in blobs.values())
-        replaced = [pk for pk, _ in earlier] if request.on_conflict == "replace" else []
+        n_bytes += sum(size for _, size in blobs)
+        self.replaced = [pk for pk, _ in earlier] if request.on_conflict == "replace" else []
         digests = RolloutDigests()
         pk = self._rollouts.add(
             rollout.state,
@@ -257,9 +240,9 @@ class _Recording:
         )
         self.pk = pk
         if request.origin is not None:
-            imports.add(pk, request.origin, utc_now(), digests)
+            ImportRepository(self._connection, request.run_pk).add(pk, request.origin, utc_now(), digests)
         samples = SampleRepository(self._connection, pk)
-        samples.add(rollout, prompts, versions.of_samples, digests)
+        samples.add(rollout, contents.prompts, versions.of_samples, digests)
         AggregateRepository(self._connection).add(pk, rollout, versions.of_samples, digests)
         own_blobs = samples.add_arrays(prepared.packs, self._blobs, digests)
         for packs in prepared.later_packs:
@@ -269,66 +252,31 @@ class _Recording:
         if prepared.later_packs:
             self._rollouts.set_bytes(pk, n_bytes)
         digests.store(self._connection, pk)
-        self._blobs.refer(pk, [*own_blobs, *(blob_pk for blob_pk, _ in blobs.values())])
-        if replaced:
-            self._delete(replaced)
-        if request.clear_journal is not None:
-            self._delete(self._superseded(request.clear_journal))
-        self.files_to_remove += self._blobs.replaced_files
+        self._blobs.refer(pk, [*own_blobs, *(blob_pk for blob_pk, _ in blobs)])
         return rollout_info(self._rollouts.info(pk))
 
-    def _delete(self, pks: list[int]) -> None:
-        if pks:
-            self.files_to_remove += delete_rollouts(self._connection, self._rollouts, self._blobs, pks)
 
-    def _check_same(self, locked: LockedRun) -> None:
-        """Refuse to record under keys of a store that is gone: a file made anew, a schema that was dropped."""
-        started_at = locked.session_started_at
-        if locked.name != self._request.run or not self._sessions.is_same(
-            self._request.run_pk, self._session_pk, started_at
-        ):
-            raise DatabaseError(self._display_url, "the store was made anew while it was open; open it again")
-
-    def _superseded(self, clearing: JournalClearing) -> list[int]:
-        """Keys of the journalled groups that this rollout makes needless; sessions under way keep theirs."""
-        run_pk, own = self._request.run_pk, self._session_pk
-        repository = ResumeRepository(self._connection, run_pk)
-        rows = [row for row in repository.journal() if row.session_pk <= own]
-        under_way, newest_before = set(), self._sessions.newest_before(run_pk, own)
-        if any(row.session_pk != own for row in rows):
-            under_way = repository.recording_since(newest_before) - {own}
-        return [
-            row.pk
-            for row in rows
-            if (row.pk <= newest_before and row.group_index in clearing.served)
-            or (
-                row.session_pk not in under_way
-                and (
-                    (clearing.whole and row.rollout_id <= self._request.rollout_id)
-                    or row.group_index in clearing.groups
-                    or (row.session_pk != own and row.group_index not in clearing.keep)
-                )
+def _superseded(connection: sa.Connection, sessions: Sessions, request: RecordRequest, session_pk: int) -> list[int]:
+    """Keys of the journalled groups that a rollout makes needless; sessions under way keep theirs."""
+    clearing = request.clear_journal
+    assert clearing is not None
+    repository = ResumeRepository(connection, request.run_pk)
+    rows = [row for row in repository.journal() if row.session_pk <= session_pk]
+    under_way, newest_before = set(), sessions.newest_before(request.run_pk, session_pk)
+    if any(row.session_pk != session_pk for row in rows):
+        under_way = repository.recording_since(newest_before) - {session_pk}
+    return [
+        row.pk
+        for row in rows
+        if (row.pk <= newest_before and row.group_index in clearing.served)
+        or (
+            row.session_pk not in under_way
+            and (
+                (row.rollout_id <= request.rollout_id and (clearing.whole or row.group_index in clearing.groups))
+                or (row.session_pk != session_pk and row.group_index not in clearing.keep)
             )
-        ]
-
-    def _shared_blobs(
-        self, rollout: EncodedRollout, prepared: PreparedPayloads, writer: PayloadWriter
-    ) -> dict[str, tuple[int, int]]:
-        if not rollout.blobs:
-            return {}
-        known = self._blobs.known(rollout.blobs)
-        new = {digest: payload for digest, payload in prepared.blobs.items() if digest not in known}
-        later = {digest for names in prepared.later_blobs for digest in names}
-        for digest in rollout.blobs.keys() - known.keys() - new.keys() - later:  # deleted since we looked
-            new[digest] = blob_payload(digest, rollout.blobs[digest], writer)
-        self._blobs.add_shared(new)
-        for names in prepared.later_blobs:
-            self._blobs.add_shared(compress_blobs([name for name in names if name not in known], rollout, writer))
-        self.files_to_remove += [p.file_name for d, p in prepared.blobs.items() if d in known and p.file_name]
-        stored = self._blobs.known(rollout.blobs)
-        if lost := sorted(rollout.blobs.keys() - stored.keys()):
-            raise BlobMissingError(lost[0])
-        return stored
+        )
+    ]
 
 
 def _json(names: Sequence[Any]) -> str:

@@ -14,8 +14,9 @@ from slime_store.repositories.runs import RunRepository
 from slime_store.store.infos import attempt_number, rollout_number
 from slime_store.store.pruning import prune
 from slime_store.store.reading import RunReader
-from slime_store.store.recording import delete_rollouts, remove_files
 from slime_store.store.sessions import utc_now
+from slime_store.store.shared_contents import delete_rollouts
+from slime_store.store.side_files import remove_files
 from slime_store.types.reports import PinInfo, PruneReport
 
 Kind = Literal["train", "eval"]

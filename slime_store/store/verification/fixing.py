@@ -10,7 +10,7 @@ from slime_store.errors import DatabaseError
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.prompts import PromptRepository
 from slime_store.store.handle import StoreHandle
-from slime_store.store.recording import remove_files
+from slime_store.store.side_files import remove_files
 from slime_store.store.verification.files import temporary_files
 from slime_store.store.verification.findings import Findings
 
