@@ -42,14 +42,17 @@ OF_RUNS = [
 ]
 """Small tables whose rows may change: runs, sessions, weight versions, checkpoints, adoptions and the like."""
 
-IDENTITY = (
-    *("id", "run_pk", "session_pk", "kind", "rollout_id", "attempt"),
-    *("status", "n_bytes", "started_at", "pruned_at"),
-)
-"""Columns of ``rollouts`` that tell whether two stores hold the same recording, in the same state."""
+_FIXED = ("id", "run_pk", "session_pk", "kind", "rollout_id", "attempt", "started_at")
+IDENTITY = (*_FIXED, "status", "n_bytes", "pruned_at")
+"""Columns of ``rollouts`` that tell whether two stores hold the same recording (the first), in the same state."""
 
 _NARROW, _WIDE = 1000, 16  # rows at a time; a wide one may have megabytes
 _WIDE_TABLES = {"sample_arrays", "sample_texts", "sample_documents", "rollout_states", "eval_datasets", "imports"}
+
+
+def is_same_recording(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Tell whether two of IDENTITY are of one recording, perhaps before and after it was pruned."""
+    return one[: len(_FIXED)] == other[: len(_FIXED)]
 
 
 class CopyRepository:
@@ -68,6 +71,14 @@ class CopyRepository:
         """Return IDENTITY of every rollout, by key."""
         query = select(*[_ROLLOUTS.c[name] for name in IDENTITY]).order_by(_ROLLOUTS.c.id)
         return {row[0]: tuple(row) for row in self.connection.execute(query)}
+
+    def last_key(self) -> int:
+        """Return a key that no rollout has exceeded that was ever in this store."""
+        if self.connection.dialect.name == "postgresql":
+            query = "SELECT pg_sequence_last_value(pg_get_serial_sequence('rollouts', 'id')::regclass)"
+        else:
+            query = "SELECT seq FROM sqlite_sequence WHERE name = 'rollouts'"
+        return int(self.connection.execute(text(query)).scalar() or 0)
 
     def identity(self, pk: int) -> tuple[Any, ...] | None:
         """Return IDENTITY of one rollout, or None."""

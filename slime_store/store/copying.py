@@ -14,7 +14,7 @@ from slime_store.blobs import PayloadWriter
 from slime_store.config import StoreConfig
 from slime_store.errors import CopyError
 from slime_store.models import RunRow, SessionRow
-from slime_store.repositories.copying import OF_RUNS, CopyRepository
+from slime_store.repositories.copying import OF_RUNS, CopyRepository, is_same_recording
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.store.handle import StoreHandle
@@ -56,8 +56,8 @@ def copy_store(
         progress: called with (steps done, steps).
 
     Raises:
-        CopyError: the target holds something else, be it a run that was deleted in the source; or in the end it is not
-            like the source.
+        CopyError: the target holds something else, be it a run that was deleted in the source, or rollouts that it
+            lost by being restored from an older backup; or in the end it is not like the source.
         SchemaError: the target is no store that this version can use.
         DatabaseError: one of the databases failed; what was copied so far stays, and running it again goes on.
     """
@@ -131,7 +131,7 @@ class _Copy:
         return CopyRepository(connection, self._target.blobs(connection))
 
     def _check_target(self) -> None:
-        """Refuse a target with runs or sessions that the source has not.
+        """Refuse a target with runs or sessions that the source has not, or rollouts that it never had.
 
         Whether the source had a run once, nothing says: it may as well be one that somebody made in the target, or the
         last copy of one that is newer than the backup from which the source was restored. So none is deleted unasked.
@@ -145,6 +145,18 @@ class _Copy:
                 if pk not in theirs or any(theirs[pk][name] != row[name] for name in _FIXED[table.name]):
                     reason = f"it holds {self._foreign(table, row)}copy to an empty place"
                     raise CopyError(self._target.config.display_url, reason)
+        with self._reading() as connection:
+            there, last = self._there(connection).rollouts(), self._there(connection).last_key()
+        with self._target.reading() as connection:
+            here = self._here(connection).rollouts()
+        strays = [pk for pk in here if (not is_same_recording(there[pk], here[pk]) if pk in there else pk > last)]
+        if strays:
+            kind, rollout_id = here[strays[0]][3:5]
+            reason = (
+                f"it holds {len(strays)} rollouts, {kind} rollout {rollout_id} among them, that the source never had, "
+                "as after the source was restored from an older backup; copy to an empty place"
+            )
+            raise CopyError(self._target.config.display_url, reason)
 
     def _foreign(self, table: Table, row: dict[str, Any]) -> str:
         if table.name == "sessions":

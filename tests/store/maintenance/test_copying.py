@@ -153,6 +153,26 @@ def test_a_copy_that_somebody_has_written_to_is_refused(store_url: str, target_u
     assert_same(loaded_train(target_url, 50), make_train_output())
 
 
+def test_a_restored_backup_does_not_take_what_it_lacks_from_a_newer_copy(
+    tmp_path: Path, store_url: str, target_url: str
+) -> None:
+    with opened(str(tmp_path / "original.db")) as original:
+        run = original.run(RUN)
+        run.record_train(0, make_train_output(1, 2))
+        copy_store(original, store_url)
+        run.record_train(1, make_train_output(1, 2, seed=1))
+        copy_store(original, target_url)
+    before = counts(target_url)
+    with opened(store_url) as restored:
+        with pytest.raises(CopyError, match=r"1 rollouts, train rollout 1 among them, that the source never had"):
+            copy_store(restored, target_url)
+        restored.run(RUN).record_train(1, make_train_output(1, 2, seed=2))  # under the key of what is lost
+        with pytest.raises(CopyError, match="that the source never had"):
+            copy_store(restored, target_url)
+    assert counts(target_url) == before
+    assert_same(loaded_train(target_url, 1), make_train_output(1, 2, seed=1))
+
+
 def test_a_copy_goes_on_after_a_whole_run_once_it_is_deleted_there_too(store_url: str, target_url: str) -> None:
     """Nothing tells a run that was deleted in the source from one that somebody made in the target."""
     with opened(store_url) as store:
