@@ -23,8 +23,9 @@ class StoreOpener:
     def reading(self) -> Iterator[SampleStore]:
         """Open the store read-only: it is never created, upgraded or written to."""
         from slime_store import SampleStore
+        from slime_store.store.diagnosis import naming_damage
 
-        with SampleStore.open(self.named(), read_only=True) as store:
+        with SampleStore.open(self.named(), read_only=True) as store, naming_damage(store._handle):
             yield store
 
     @contextmanager
@@ -37,8 +38,9 @@ class StoreOpener:
     def writing_run(self, name: str) -> Iterator[Run]:
         """Open a run for writing; the store and the run are made if they are not there."""
         from slime_store import SampleStore
+        from slime_store.store.diagnosis import naming_damage
 
-        with SampleStore.open(self.named()) as store:
+        with SampleStore.open(self.named()) as store, naming_damage(store._handle):
             yield store.run(name)
 
     @contextmanager
@@ -47,11 +49,12 @@ class StoreOpener:
         from slime_store import SampleStore
         from slime_store.config import StoreConfig
         from slime_store.errors import StoreNotFoundError
+        from slime_store.store.diagnosis import naming_damage
 
         config = StoreConfig.parse(self.named())
         if config.path is not None and not config.path.exists():
             raise StoreNotFoundError(config.display_url)
-        with SampleStore.open(self.named()) as store:
+        with SampleStore.open(self.named()) as store, naming_damage(store._handle):
             yield store
 
     def named(self) -> str:

@@ -16,6 +16,7 @@ from slime_store.dataframes.evals import DEFAULT_THRESHOLD, check_confidence, ch
 from slime_store.dataframes.groups import prompt_texts
 from slime_store.dataframes.statistics import Array, grouped, mean_interval
 from slime_store.errors import BlobCorruptError
+from slime_store.store.diagnosis import damage_named
 from slime_store.store.infos import attempt_number, rollout_number
 from slime_store.store.questions import Questions, asking
 from slime_store.store.reading import RunReader
@@ -34,6 +35,7 @@ class _Prompt:
 _Prompts = dict[tuple[str, int], _Prompt]
 
 
+@damage_named
 def eval_compare_df(
     run: RunReader,
     before_rollout_id: int,
@@ -92,6 +94,7 @@ def eval_compare_df(
     return frame_of(chosen, values, len(pairs))
 
 
+@damage_named
 def eval_compare_summary_df(
     run: RunReader,
     before_rollout_id: int,

@@ -18,6 +18,7 @@ from slime_store.dataframes.statistics import Array, Groups, check_ks, grouped, 
 from slime_store.dataframes.table import SampleTable
 from slime_store.dataframes.trouble import given
 from slime_store.repositories.questions.fields import Field
+from slime_store.store.diagnosis import damage_named
 from slime_store.store.questions import Questions, Source, asking
 from slime_store.types import SampleFilter
 
@@ -94,6 +95,7 @@ def eval_samples(questions: Questions, *more: str) -> EvalSamples:
     )
 
 
+@damage_named
 @reconnecting
 def eval_summary_df(
     source: Source,

@@ -23,12 +23,14 @@ from slime_store.dataframes.evals import (
 from slime_store.dataframes.statistics import Array, Groups, grouped, pass_at_k
 from slime_store.dataframes.trouble import DAMAGE, given, undecoded
 from slime_store.mapping.shown import shown, shown_text
+from slime_store.store.diagnosis import damage_named
 from slime_store.store.questions import Questions, Source, asking
 from slime_store.types import SampleFilter
 
 _OF_ROLLOUT = ("run", "kind", "rollout_id", "attempt", "session")
 
 
+@damage_named
 @reconnecting
 def groups_df(
     source: Source,
@@ -81,6 +83,7 @@ def groups_df(
     return given(frame_of(chosen, values, groups.n_groups), table.problems, strict)
 
 
+@damage_named
 @reconnecting
 def prompts_df(
     source: Source,

@@ -19,6 +19,7 @@ from slime_store.mapping.rewards import numeric_value
 from slime_store.mapping.shown import shown, shown_text
 from slime_store.repositories.questions.conditions import concerns_samples
 from slime_store.repositories.questions.samples import Head
+from slime_store.store.diagnosis import damage_named
 from slime_store.store.infos import decode_inline
 from slime_store.store.questions import Questions, Source, asking
 from slime_store.types import SampleFilter
@@ -28,6 +29,7 @@ _OF_HEAD = ("run", "kind", "rollout_id", "attempt", "session")
 Path = tuple[str, ...]
 
 
+@damage_named
 @reconnecting
 def rollouts_df(
     source: Source,
@@ -71,6 +73,7 @@ def rollouts_df(
     return given(frame_of(chosen, values, len(heads)), problems, strict)
 
 
+@damage_named
 @reconnecting
 def metrics_df(
     source: Source,

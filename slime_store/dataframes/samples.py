@@ -20,6 +20,7 @@ from slime_store.mapping.rewards import from_columns
 from slime_store.mapping.shown import shown, shown_text
 from slime_store.mapping.text import searchable
 from slime_store.repositories.questions.fields import Field
+from slime_store.store.diagnosis import damage_named
 from slime_store.store.questions import Questions, Source, asking
 from slime_store.types import SampleFilter
 
@@ -53,6 +54,7 @@ def samples_df(
 ) -> tuple[pd.DataFrame, list[Problem]]: ...
 
 
+@damage_named
 def samples_df(
     source: Source,
     where: SampleFilter | None = None,
@@ -83,6 +85,7 @@ def samples_df(
     return _frame(SAMPLES, source, where, columns, strict, limit, offset)
 
 
+@damage_named
 def eval_df(
     source: Source,
     where: SampleFilter | None = None,

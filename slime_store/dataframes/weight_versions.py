@@ -19,12 +19,14 @@ from slime_store.dataframes.trouble import given
 from slime_store.mapping.aggregates import MAX_SUMMED
 from slime_store.repositories.questions.samples import Head
 from slime_store.repositories.questions.versions import Sums, Version
+from slime_store.store.diagnosis import damage_named
 from slime_store.store.questions import Questions, Source, asking
 from slime_store.types import SampleFilter
 
 Attribute = Literal["last", "first", "each"]
 
 
+@damage_named
 @reconnecting
 def weight_versions_df(
     source: Source,

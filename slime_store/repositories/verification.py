@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -62,13 +61,6 @@ class VerificationRepository:
         """Return what SQLite's own check says, at most 100 lines. Reads the whole file."""
         lines = self._connection.exec_driver_sql("PRAGMA integrity_check(100)").scalars()
         return [str(line) for line in lines if line != "ok"]
-
-    def dangling(self) -> Counter[tuple[str, str]]:
-        """Return how many rows of a table refer to rows of another one that are not there. SQLite only."""
-        found: Counter[tuple[str, str]] = Counter()
-        for row in self._connection.exec_driver_sql("PRAGMA foreign_key_check"):
-            found[(str(row[0]), str(row[2]))] += 1
-        return found
 
     def inline_documents(self) -> Iterator[tuple[str, int, str]]:
         """Yield (table, key, document) of all small documents that belong to no sample."""

@@ -36,6 +36,7 @@ from slime_store.errors import (
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.schema import ensure_schema
 from slime_store.store.background import BackgroundWriter
+from slime_store.store.diagnosis import MISFITS, name_damage
 from slime_store.store.operations import Operations
 from slime_store.store.sessions import Sessions
 
@@ -96,20 +97,28 @@ class StoreHandle:
     @closed_if_interrupted
     def reading(self) -> Iterator[Connection]:
         """A read transaction."""
-        with self._operations.under_way(), read(self.engine) as connection:
-            self._check_same_file()
-            yield connection
+        try:
+            with self._operations.under_way(), read(self.engine) as connection:
+                self._check_same_file()
+                yield connection
+        except MISFITS as error:
+            name_damage(self, error)
+            raise
 
     @closed_if_interrupted
     def writing(self, operation: str) -> Iterator[Connection]:
         """A write transaction; ``operation`` names it in the error of a read-only store."""
         if self.config.read_only:
             raise ReadOnlyStoreError(operation)
-        with self._operations.under_way(), write(self.engine) as connection:
-            yield connection
-            self._check_same_file()
-            if self.config.path is not None:
-                check_only_name(self.config.path, self.config.display_url)
+        try:
+            with self._operations.under_way(), write(self.engine) as connection:
+                yield connection
+                self._check_same_file()
+                if self.config.path is not None:
+                    check_only_name(self.config.path, self.config.display_url)
+        except MISFITS as error:
+            name_damage(self, error)
+            raise
 
     def session(self, run_pk: int) -> int:
         """The key of this process's session of a run, which begins with the first call.

@@ -72,8 +72,8 @@ def check_prompts(handle: StoreHandle, findings: Findings) -> set[int]:
         try:
             if (row.text is None) is (row.document is None):
                 raise BlobCorruptError("it has both a text and a document, or neither")
-            if type(row.digest) is str:  # SQLite keeps whatever it is given
-                raise BlobCorruptError("its digest is a text")
+            if not isinstance(row.digest, (bytes, memoryview)):  # SQLite keeps whatever it is given
+                raise BlobCorruptError(f"its digest is {type(row.digest).__name__}")
             if stored_prompt_digest(row.text, row.document) != bytes(row.digest):
                 raise BlobCorruptError("its content is not what its digest says")
             if row.prompt_id != bytes(row.digest).hex()[:16]:

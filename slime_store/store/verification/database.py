@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slime_store.models import PromptRow, RolloutRow, RunRow, SampleRow
+from slime_store.repositories.value_types import dangling_references, wrong_values
 from slime_store.repositories.verification import VerificationRepository
 from slime_store.schema import HEAD, stored_revision
 from slime_store.schema.comparison import differences
@@ -25,8 +26,11 @@ def check_database(handle: StoreHandle, findings: Findings) -> None:
             for line in VerificationRepository(connection).damaged_pages():
                 findings.add("page_damaged", line)
         with findings.noting("references"), handle.reading() as connection:
-            for (table, parent), n in sorted(VerificationRepository(connection).dangling().items()):
-                findings.add("reference_dangling", f"{n} rows of {table} refer to rows of {parent} that are not there")
+            for sentence in dangling_references(connection):
+                findings.add("reference_dangling", sentence)
+        with findings.noting("the types of values"), handle.reading() as connection:
+            for sentence in wrong_values(connection):
+                findings.add("rows_disagree", sentence)
     for name, model in {"runs": RunRow, "rollouts": RolloutRow, "samples": SampleRow, "prompts": PromptRow}.items():
         with findings.noting(f"the number of {name}"), handle.reading() as connection:
             findings.counts[name] = VerificationRepository(connection).count(model)

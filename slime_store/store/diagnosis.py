@@ -1,0 +1,65 @@
+"""Telling damage from faults of our own: what a damaged value makes Python run into says nothing of the value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from slime_store.database import read
+from slime_store.errors import DamagedStoreError, StoreError
+from slime_store.repositories.value_types import dangling_references, wrong_values
+
+if TYPE_CHECKING:
+    from slime_store.store.handle import StoreHandle
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, SQLAlchemyError)
+"""What values of other types than a column's make Python and SQLAlchemy raise."""
+
+
+def name_damage(handle: StoreHandle, error: Exception) -> None:
+    """Look, after an error that is none of ours, whether the store holds what cannot have been recorded.
+
+    Reads the whole store: only for what should not happen.
+
+    Raises:
+        DamagedStoreError: it does; chained to ``error``.
+    """
+    if isinstance(error, StoreError) or not handle.config.is_sqlite:
+        return
+    try:
+        with read(handle.engine) as connection:
+            damage = next(chain(wrong_values(connection), dangling_references(connection)), None)
+    except StoreError:
+        return
+    if damage is not None:
+        raise DamagedStoreError(handle.config.display_url, damage) from error
+
+
+@contextmanager
+def naming_damage(handle: StoreHandle) -> Iterator[None]:
+    """Report what damaged values make the body run into as damage, if it is."""
+    try:
+        yield
+    except MISFITS as error:
+        name_damage(handle, error)
+        raise
+
+
+def damage_named(ask: Callable[P, T]) -> Callable[P, T]:
+    """Do so in a function whose first argument is a store or a run, also in what it makes of the rows it has read."""
+
+    @wraps(ask)
+    def asking(*args: P.args, **kwargs: P.kwargs) -> T:
+        source: Any = args[0] if args else next(iter(kwargs.values()))
+        with naming_damage(source._handle):
+            return ask(*args, **kwargs)
+
+    return asking
