@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -44,7 +44,7 @@ from slime_store.store.payloads import (
     renew,
 )
 from slime_store.store.sessions import utc_now
-from slime_store.store.versions import RolloutVersions
+from slime_store.store.versions import RolloutVersions, journalled_of
 from slime_store.types import RolloutInfo
 
 OnConflict = Literal["new_attempt", "replace", "error"]
@@ -72,7 +72,11 @@ class JournalClearing:
 
 @dataclass(frozen=True)
 class RecordRequest:
-    """What is to be recorded, beside the rollout itself; ``clear_journal`` is applied in the same transaction."""
+    """What is to be recorded, beside the rollout itself; ``clear_journal`` is applied in the same transaction.
+
+    The last three are an imported rollout's: when it was recorded first, the sessions that generated samples which its
+    own did not, by the samples' positions, and its groups as (session, group index): journalled ones leave the journal.
+    """
 
     run: str
     run_pk: int
@@ -83,6 +87,9 @@ class RecordRequest:
     origin: ImportOrigin | None = None
     clear_journal: JournalClearing | None = None
     session_pk: int | None = None  # of the session that it belongs to; None: this process's
+    finished_at: datetime | None = None
+    generated_in: Mapping[int, int] = field(default_factory=dict)
+    holds: frozenset[tuple[int, int]] = frozenset()
 
 
 class Tried(NamedTuple):
@@ -199,7 +206,7 @@ class _Recording:
     def __init__(self, connection: sa.Connection, handle: StoreHandle, request: RecordRequest, session_pk: int) -> None:
         self.files_to_remove: list[str] = []
         self.pk = 0
-        self.finished_at = utc_now()
+        self.finished_at = request.finished_at or utc_now()
         self._connection = connection
         self._request = request
         self._session_pk = session_pk
@@ -210,7 +217,7 @@ class _Recording:
 
     def run(self, rollout: EncodedRollout, prepared: PreparedPayloads, writer: PayloadWriter) -> RolloutInfo:
         request = self._request
-        deletes = request.on_conflict == "replace" or request.clear_journal is not None
+        deletes = request.on_conflict == "replace" or request.clear_journal is not None or bool(request.holds)
         lock_shared_content(self._connection, exclusive=deletes)
         locked = RunRepository(self._connection).lock(request.run_pk, self._session_pk)
         if locked is not None:
@@ -274,6 +281,8 @@ class _Recording:
             self._delete(replaced)
         if request.clear_journal is not None:
             self._delete(self._superseded(request.clear_journal))
+        if request.holds:
+            self._delete(journalled_of(self._connection, request))
         self.files_to_remove += self._blobs.replaced_files
         return rollout_info(self._rollouts.info(pk))
 

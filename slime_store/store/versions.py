@@ -27,6 +27,8 @@ class RolloutVersions:
         self, connection: sa.Connection, request: RecordRequest, session_pk: int, rollout: EncodedRollout
     ) -> None:
         sessions = [session_pk] * len(rollout.samples)
+        for position, generated_in in request.generated_in.items():
+            sessions[position] = generated_in
         earlier = _earlier_sessions(connection, request, session_pk)
         for group, index in rollout.groups if earlier else ():
             if index in earlier:
@@ -55,3 +57,13 @@ def _earlier_sessions(connection: sa.Connection, request: RecordRequest, session
     return {
         row.group_index: row.session_pk for row in rows if row.group_index in served and row.session_pk != session_pk
     }
+
+
+def journalled_of(connection: sa.Connection, request: RecordRequest) -> list[int]:
+    """Return keys of the journalled groups that an imported rollout holds."""
+    rows = ResumeRepository(connection, request.run_pk).journal()
+    return [
+        row.pk
+        for row in rows
+        if (row.session_pk, row.group_index) in request.holds and row.rollout_id <= request.rollout_id
+    ]
