@@ -25,7 +25,7 @@ from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.aggregates import AggregateRepository
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.repositories.digests import RolloutDigests
-from slime_store.repositories.imports import ImportOrigin, ImportRepository
+from slime_store.repositories.imports import ImportOrigin, ImportRepository, SessionOrigin
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.prompts import PromptRepository
 from slime_store.repositories.resume import JOURNAL, ResumeRepository
@@ -62,12 +62,15 @@ class JournalClearing:
         whole: those of its own rollout id and of earlier ones.
         groups: those with these group indexes.
         keep: group indexes that are still wanted of earlier sessions' groups.
+        sessions: the sessions that generated the served groups, by group index; for a store whose journal does not say,
+            such as the spool.
     """
 
     served: frozenset[int] = frozenset()
     whole: bool = False
     groups: frozenset[int] = frozenset()
     keep: frozenset[int] = frozenset()
+    sessions: Mapping[int, SessionOrigin] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -236,6 +239,7 @@ class _Recording:
         renew(prepared, rollout, writer)
         prompts = PromptRepository(self._connection).ensure(rollout.prompts)
         versions = RolloutVersions(self._connection, request, self._session_pk, rollout)
+        self._sessions.expect(request.run_pk, versions.added_sessions)
         blobs = self._shared_blobs(rollout, prepared, writer)
         n_bytes = own_bytes(rollout) + sum(payload.n_bytes for _, payload in prepared.packs)
         n_bytes += sum(size for _, size in blobs.values())

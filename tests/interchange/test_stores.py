@@ -8,14 +8,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from slime_store import ParamInfo, RolloutFnTrainOutput, Run, Sample, SampleStore
 from slime_store.dataframes import eval_summary_df, weight_versions_df
 from slime_store.interchange import export_run, import_path
 from slime_store.store.imports import find_extras
+from slime_store.store.prepared import PreparedRollout, prepare_train
+from slime_store.store.recording import JournalClearing
 from slime_store.store.resume import load_state
 from slime_store.testing import assert_same
 from slime_store.testing.factories import make_eval_output, make_train_output
 from tests.services.commands import invoke
+from tests.services.tables import rows
 
 
 def test_a_spool_file_comes_in_once_with_states_and_attempts(store_url: str, tmp_path: Path) -> None:
@@ -251,6 +256,71 @@ def test_what_a_dump_held_comes_along_from_the_store_that_it_was_imported_into(s
         (second,) = import_path(run, tmp_path / "old.db").recorded
         assert (first.nesting, second.nesting) == ("inferred", "inferred")
         assert find_extras(run, "train", 4, None) == (1, {"args": {"lr": 1}})
+
+
+def _died_with_a_finished_group(store_url: str) -> None:
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        journal = run.recovery.journal()
+        journal.put(0, _one(0, "5", 1.0))
+        journal.close()
+
+
+def _with_the_served_group(run: Run) -> PreparedRollout:
+    """What the next session makes of it: the group of the journal, and one of its own."""
+    served = run.resume(lineage={"lr": 1}).journalled_groups[0]
+    clearing = JournalClearing(served=frozenset({0}), whole=True, sessions=run.recovery.journal_sessions())
+    output = RolloutFnTrainOutput([served, _one(1, "5", 0.0)])
+    return prepare_train(0, output, state={"sample_offset": 1}, clear_journal=clearing)
+
+
+SERVED = [(1, "5", 1, 1.0), (2, "5", 1, 0.0)]
+
+
+@pytest.mark.parametrize("is_cleared", [False, True], ids=["the journal is there", "the journal is gone"])
+def test_a_spooled_group_that_was_served_keeps_the_session_that_generated_it(
+    store_url: str, tmp_path: Path, is_cleared: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    _died_with_a_finished_group(store_url)
+    with SampleStore.open(store_url) as store, SampleStore.open(tmp_path / "spool.db") as spool:
+        run, spooled = store.run("r"), spool.run("r")
+        for each in (run, spooled):
+            each.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        journal = run.recovery.journal()
+        journal.put(0, _one(1, "5", 0.0))
+        journal.flush()
+        _with_the_served_group(run).store(spooled)
+        spooled.record_train(1, [_one(2, "6", 2.0)], state={"sample_offset": 2})
+        if is_cleared:  # by what it has recorded since
+            prepare_train(2, [_one(3, "6", 2.0)], clear_journal=JournalClearing(whole=True)).store(run)
+            run.delete_rollout(2)
+        import_path(run, tmp_path / "spool.db")
+        import_path(run, tmp_path / "spool.db")
+        assert _by_version(run) == [*SERVED, (2, "6", 1, 2.0)]
+        assert [info.session for info in run.rollouts()] == [2, 2]
+        point = run.resume(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        assert (point.next_rollout_id, point.refused, point.journalled_groups) == (2, None, [])
+        assert rows(store_url, "SELECT count(*) FROM sessions") == [(2,)]
+        assert store.verify().ok and spool.verify().ok
+    assert "two processes" not in caplog.text  # the spool has two sessions, of which one is only named
+
+
+def test_a_spooled_group_that_was_served_keeps_its_session_in_another_store_too(store_url: str, tmp_path: Path) -> None:
+    _died_with_a_finished_group(str(tmp_path / "real.db"))
+    with SampleStore.open(tmp_path / "real.db") as store, SampleStore.open(tmp_path / "spool.db") as spool:
+        run = store.run("r")
+        _with_the_served_group(run).store(spool.run("r"))
+        _with_the_served_group(run).store(run)
+        direct = _by_version(run)
+    assert direct == SERVED
+    for file in ("spool.db", "real.db"):
+        with SampleStore.open(store_url) as store:
+            run = store.run(file)
+            import_path(run, tmp_path / file)
+            found = _by_version(run)
+            assert {row[0] for row in found} == {1, 2}
+            assert sorted(row[1:] for row in found) == sorted(row[1:] for row in SERVED)
 
 
 def test_journalled_groups_that_an_imported_rollout_has_not_stay(store_url: str, tmp_path: Path) -> None:
