@@ -15,7 +15,7 @@ from slime_store.errors import (
 from slime_store.interchange.dumps import Kind
 from slime_store.interchange.reports import ImportedFile
 from slime_store.store import Run, SampleStore
-from slime_store.store.imports import ImportSource, find_import, join_session, record_import
+from slime_store.store.imports import JoinedSession, find_import, join_sessions, record_import, stored_rollout
 from slime_store.types import RolloutInfo, Sample
 
 
@@ -23,11 +23,13 @@ def import_store(run: Run, path: Path, *, strict: bool = False) -> list[Imported
     """Record every rollout and attempt of a store file, with the data source's states, each once.
 
     Of a store with several runs, the run of the same name is taken; if there is none, all of them. Each rollout goes to
-    the session of the process that recorded it. One that a later session has made anew comes without its state. One
-    whose arrays were pruned, or which is damaged, fails and does not stop the rest: recorded without what it has lost,
-    it would pass for a whole one.
+    the session of the process that recorded it, with all that was recorded of it, and each sample's weight versions to
+    the session that generated it. Weight versions come along whether a rollout has them or not. A train rollout that a
+    later session has made anew comes without its state. One whose arrays were pruned, or which is damaged, fails and
+    does not stop the rest: recorded without what it has lost, it would pass for a whole one.
 
     Raises:
+        ReadOnlyStoreError: the store was opened with ``read_only=True``.
         SchemaError: the file is no store.
         DatabaseError: the database failed; the rollouts before this one are recorded.
     """
@@ -36,12 +38,18 @@ def import_store(run: Run, path: Path, *, strict: bool = False) -> list[Imported
         names = [info.name for info in source.runs()]
         for name in [run.name] if run.name in names else names:
             there = source.run(name, create=False)
-            for info in there.rollouts(attempts=True):
-                done.append(_import_one(run, there, info, path, strict))
+            found = there.rollouts(
+                attempts=True
+            )  # before their sessions: another process may go on writing to the file
+            sessions = join_sessions(run, there)
+            for info in found:
+                done.append(_import_one(run, there, info, sessions, path, strict))
     return done
 
 
-def _import_one(run: Run, there: Run, info: RolloutInfo, path: Path, strict: bool) -> ImportedFile:
+def _import_one(
+    run: Run, there: Run, info: RolloutInfo, sessions: dict[int, JoinedSession], path: Path, strict: bool
+) -> ImportedFile:
     kind: Kind = "train" if info.kind == "train" else "eval"
     which = f"attempt {info.attempt} of {kind} rollout {info.rollout_id} of run {info.run!r}"
     what = f"{info.run}|{kind}|{info.rollout_id}|{info.attempt}|{info.started_at}|{info.n_tokens}"
@@ -52,11 +60,7 @@ def _import_one(run: Run, there: Run, info: RolloutInfo, path: Path, strict: boo
             raise AlreadyImportedError(run.name, kind, info.rollout_id, known)
         load = there.load_train if kind == "train" else there.load_eval
         output = load(info.rollout_id, attempt=info.attempt, sample_type=Sample)
-        state = None
-        session_pk, is_current = join_session(run, there, info)
-        if kind == "train" and is_current:  # the state of an abandoned way must not be taken for that of the new one
-            state = there.recovery.load_state(info.rollout_id, attempt=info.attempt, sample_type=Sample)
-        source = ImportSource(digest, path.name, "given", {}, session_pk)
+        source, state = stored_rollout(run, there, info, sessions, digest, path.name)
         recorded = record_import(run, info.rollout_id, output, source, state=state, strict=strict)
     except AlreadyImportedError as error:
         return ImportedFile(str(path), "skipped", kind, info.rollout_id, error.attempt, reason=str(error))
@@ -67,5 +71,12 @@ def _import_one(run: Run, there: Run, info: RolloutInfo, path: Path, strict: boo
     except (BlobCorruptError, BlobMissingError, UnsupportedValueError) as error:
         return ImportedFile(str(path), "failed", kind, info.rollout_id, reason=f"{which}: {error}")
     return ImportedFile(
-        str(path), "recorded", kind, info.rollout_id, recorded.attempt, recorded.n_samples, nesting="given"
+        str(path),
+        "recorded",
+        kind,
+        info.rollout_id,
+        recorded.attempt,
+        recorded.n_samples,
+        nesting=source.nesting,
+        placeholders=recorded.placeholders,
     )

@@ -172,7 +172,8 @@ class PluginSession:
             sample_type=self.framework.sample_type,
         )
         self.adoptable = {info.rollout_id: info for info in point.complete}
-        self.tracker.take_over(point.journalled_groups)
+        if point.journalled_groups:
+            self.tracker.take_over(point.journalled_groups, run.recovery.journal_sessions())
         if point.complete:
             last = point.next_rollout_id - 1
             say("rollouts %d to %d are recorded and are not generated again", checkpoint + 1, last)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from slime_store.mapping.snapshot import snapshot
 from slime_store.plugins.guard import Guard, warn
 from slime_store.plugins.stable import stable_text
 from slime_store.plugins.state import group_index_of, leaves
+from slime_store.repositories.imports import SessionOrigin
 from slime_store.store.journal import Journal
 from slime_store.store.recording import JournalClearing
 
@@ -54,19 +55,24 @@ class GroupTracker:
         self._kept: frozenset[int] = frozenset()
         self._done: set[int] = set()
         self._served: set[int] = set()
+        self._sessions: dict[int, SessionOrigin] = {}
         self._returned: frozenset[int] = frozenset()
         self._in_flight: dict[int, _Flight] = {}
         self._lock = threading.RLock()
 
     # -- told by the rollout function ------------------------------------------------------------------
 
-    def take_over(self, groups: list[Any]) -> None:
-        """Take the journalled groups of earlier processes that are to be served instead of being generated."""
+    def take_over(self, groups: list[Any], sessions: Mapping[int, SessionOrigin] | None = None) -> None:
+        """Take the journalled groups of earlier processes that are to be served instead of being generated.
+
+        ``sessions`` says which ones those are, by group index.
+        """
         for group in groups:
             index = group_index_of(group)
             if index is not None:
                 self._finished[index] = group
         self._kept = frozenset(self._finished)
+        self._sessions = dict(sessions or {})
 
     def forget_journalled(self) -> None:
         """Serve none of those groups: the run does not follow the rollouts that they followed."""
@@ -95,11 +101,12 @@ class GroupTracker:
         with self._lock:
             served = self._returned & self._served
             self._served -= served
+            sessions = {index: self._sessions[index] for index in served if index in self._sessions}
             if not self.carry_over:
-                return JournalClearing(served=served, whole=True)
+                return JournalClearing(served=served, whole=True, sessions=sessions)
             done, self._done = frozenset(self._done), set()
             self._kept -= done
-            return JournalClearing(served=served, groups=done, keep=self._kept)
+            return JournalClearing(served=served, groups=done, keep=self._kept, sessions=sessions)
 
     # -- told by the data source -----------------------------------------------------------------------
 

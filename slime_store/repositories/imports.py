@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import ColumnElement, Connection, func, insert, select
 
 from slime_store.mapping.text import searchable
-from slime_store.models import ImportRow, RolloutRow, SessionRow
+from slime_store.models import ImportRow, RolloutRow, SampleWeightVersionRow, SessionRow, WeightVersionRow
 from slime_store.repositories.digests import RolloutDigests
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.runs import RunRepository
@@ -30,6 +30,28 @@ class ImportOrigin:
     file_name: str
     nesting: str
     extras: str
+
+
+Start: TypeAlias = "tuple[str, int, datetime]"
+"""Host, process and time: what tells a session from all others, in whatever store it is."""
+
+
+class SessionOrigin(NamedTuple):
+    """What a store says of a session, apart from keys: enough to find it in another store, or to add one like it.
+
+    ``client``, ``config`` and ``lineage`` are documents.
+    """
+
+    host: str
+    pid: int
+    started_at: datetime
+    client: str
+    config: str
+    checkpoint_rollout_id: int | None
+    lineage: str | None
+
+
+_ORIGIN: tuple[Any, ...] = tuple(getattr(SessionRow, name) for name in SessionOrigin._fields)
 
 
 class ImportRepository:
@@ -76,32 +98,79 @@ class ImportRepository:
         """Return the document of what else the rollout's file held; None if it was not imported."""
         return self._connection.execute(select(ImportRow.extras).where(ImportRow.rollout_pk == rollout_pk)).scalar()
 
-    def session(self, ordinal: int) -> Row[Any]:
-        """Return what tells a session of this run from others, and what its rollouts depend on."""
-        columns: tuple[Any, ...] = (
-            SessionRow.host,
-            SessionRow.pid,
-            SessionRow.client,
-            SessionRow.config,
-            SessionRow.lineage,
-        )
-        query: Any = select(*columns, SessionRow.started_at, SessionRow.checkpoint_rollout_id)
-        query = query.where(SessionRow.run_pk == self._run_pk, SessionRow.ordinal == ordinal)
-        row: Row[Any] = self._connection.execute(query).one()
-        return row
+    def nesting(self, rollout_pk: int) -> str | None:
+        """Return whether the rollout's groups were inferred or given; None if it was not imported."""
+        return self._connection.execute(select(ImportRow.nesting).where(ImportRow.rollout_pk == rollout_pk)).scalar()
 
-    def same_session(self, origin: Row[Any], when: datetime) -> int | None:
-        """Return the session that the process of another store's session had in this run at a time, or None."""
-        query = select(SessionRow.id, SessionRow.lineage).where(
-            SessionRow.run_pk == self._run_pk,
-            SessionRow.host == origin.host,
-            SessionRow.pid == origin.pid,
-            SessionRow.started_at <= when,
-        )
-        row = self._connection.execute(query.order_by(SessionRow.ordinal.desc()).limit(1)).first()
-        return row.id if row is not None and row.lineage == origin.lineage else None
+    def sessions(self) -> dict[int, SessionOrigin]:
+        """Return the run's sessions by key, oldest first."""
+        query = select(SessionRow.id, *_ORIGIN).where(SessionRow.run_pk == self._run_pk).order_by(SessionRow.ordinal)
+        return {row[0]: SessionOrigin(*row[1:]) for row in self._connection.execute(query)}
 
-    def add_session(self, origin: Row[Any]) -> int:
+    def starts(self) -> set[Start]:
+        """Return what tells the sessions of the whole store from others, whatever their run."""
+        query = select(SessionRow.host, SessionRow.pid, SessionRow.started_at)
+        return {(row[0], row[1], row[2]) for row in self._connection.execute(query)}
+
+    def last_active(self) -> dict[int, datetime]:
+        """Return when each session that did so last began a rollout or met a new weight version, by key."""
+        queries: tuple[Any, ...] = (
+            select(RolloutRow.session_pk, func.max(RolloutRow.started_at))
+            .where(RolloutRow.run_pk == self._run_pk, RolloutRow.status == "complete")
+            .group_by(RolloutRow.session_pk),
+            select(WeightVersionRow.session_pk, func.max(WeightVersionRow.first_seen_at))
+            .where(WeightVersionRow.run_pk == self._run_pk)
+            .group_by(WeightVersionRow.session_pk),
+        )
+        last: dict[int, datetime] = {}
+        for query in queries:
+            for session_pk, at in self._connection.execute(query):
+                last[session_pk] = max(at, last.get(session_pk, at))
+        return last
+
+    def generated_in(self, rollout_pk: int) -> dict[int, int]:
+        """Return the session that generated a sample, by position, where it is not the one that recorded the rollout.
+
+        Known of samples that name a weight version; the others have nothing that depends on it.
+        """
+        query = (
+            select(SampleWeightVersionRow.position, WeightVersionRow.session_pk)
+            .join(WeightVersionRow, WeightVersionRow.id == SampleWeightVersionRow.weight_version_pk)
+            .join(RolloutRow, RolloutRow.id == SampleWeightVersionRow.rollout_pk)
+            .where(RolloutRow.id == rollout_pk, WeightVersionRow.session_pk != RolloutRow.session_pk)
+        )
+        return {row[0]: row[1] for row in self._connection.execute(query)}
+
+    def find_session(self, origin: SessionOrigin) -> int | None:
+        """Return this very session, recorded in another store, if the run has it with the same lineage; else None."""
+        begun = self._begun(origin, SessionRow.started_at == origin.started_at)
+        return next((pk for _, pk, lineage in begun if lineage == origin.lineage), None)
+
+    def same_session(self, origin: SessionOrigin, when: datetime, others: set[Start]) -> int | None:
+        """Return the session that the process of another store's session had in this run at a time, or None.
+
+        That is this very session, else the one that the process began last by then; but none of ``others``: a process
+        that comes after another one on the same machine may have its number.
+        """
+        found = self.find_session(origin)
+        if found is not None:
+            return found
+        begun = self._begun(origin, SessionRow.started_at <= when)
+        begun = [each for each in begun if (origin.host, origin.pid, each[0]) not in others]
+        return begun[-1][1] if begun and begun[-1][2] == origin.lineage else None
+
+    def _begun(self, origin: SessionOrigin, when: ColumnElement[bool]) -> list[tuple[datetime, int, str | None]]:
+        """Return (start, key, lineage) of the sessions of a process that began at some time, in order."""
+        query = (
+            select(SessionRow.started_at, SessionRow.id, SessionRow.lineage)
+            .where(
+                SessionRow.run_pk == self._run_pk, SessionRow.host == origin.host, SessionRow.pid == origin.pid, when
+            )
+            .order_by(SessionRow.started_at, SessionRow.ordinal)
+        )
+        return [(row[0], row[1], row[2]) for row in self._connection.execute(query)]
+
+    def add_session(self, origin: SessionOrigin) -> int:
         """Add a session like that of another store, and return its key. The run must be locked."""
         key, _ = RunRepository(self._connection).add_session(
             self._run_pk,

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from slime_store.database import reconnecting
+from slime_store.errors import BlobCorruptError
 from slime_store.mapping.encode import RolloutEncoder
+from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.imports import ImportOrigin, ImportRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
+from slime_store.repositories.weight_versions import WeightVersionRepository
 from slime_store.store.collection import paused
 from slime_store.store.infos import decode_inline, encode_inline
 from slime_store.store.recording import RecordRequest, write_rollout
+from slime_store.store.resume import load_state
 from slime_store.store.run import Run
 from slime_store.store.sessions import utc_now
-from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, RolloutInfo
+from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, RolloutInfo, Sample
 
 Kind = Literal["train", "eval"]
 
@@ -30,6 +35,7 @@ class ImportSource:
         nesting: "inferred", or "given" where the file had the lists.
         extras: what else it held at the top level, by name.
         session_pk: of the session that it belongs to; None: this process's.
+        recorded: what the file says of how it was recorded, if it is a store.
     """
 
     digest: bytes
@@ -37,6 +43,39 @@ class ImportSource:
     nesting: Literal["inferred", "given"]
     extras: dict[Any, Any]
     session_pk: int | None = None
+    recorded: Recorded | None = None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a store says of a rollout beside its output and its state.
+
+    Attributes:
+        started_at: when recording it began.
+        finished_at: when that was done.
+        weight_version: the version that it was recorded with, or None.
+        generated_in: keys of the sessions that generated samples which its own did not, by the samples' positions.
+        placeholders: paths of values that could not be kept when it was recorded.
+    """
+
+    started_at: datetime
+    finished_at: datetime | None
+    weight_version: str | None
+    generated_in: dict[int, int]
+    placeholders: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class JoinedSession:
+    """A session of the run that something is imported into, in the place of one of another store.
+
+    Attributes:
+        pk: its key.
+        started_at: when the session in the other store began.
+    """
+
+    pk: int
+    started_at: datetime
 
 
 @reconnecting
@@ -68,30 +107,102 @@ def record_import(
         if isinstance(output, RolloutFnTrainOutput):
             encoded = encoder.train(output.samples, output.metrics, state)
         else:
-            encoded = encoder.evaluation(output.data, output.metrics)
+            encoded = encoder.evaluation(output.data, output.metrics, state)
     extras = encode_inline(source.extras, "top level", strict=strict)
     origin = ImportOrigin(source.digest, source.file_name, source.nesting, extras)
     request = RecordRequest(run.name, run._pk, rollout_id, "new_attempt", utc_now(), origin=origin)
     request = replace(request, session_pk=source.session_pk)
+    if source.recorded is not None:
+        recorded = source.recorded
+        encoded.placeholders = list(dict.fromkeys([*recorded.placeholders, *encoded.placeholders]))
+        request = replace(
+            request,
+            started_at=recorded.started_at,
+            finished_at=recorded.finished_at,
+            weight_version=recorded.weight_version,
+            generated_in=recorded.generated_in,
+            holds=_groups_of(encoded, source.session_pk, recorded),
+        )
     return write_rollout(run._handle, request, encoded)
 
 
-@reconnecting
-def join_session(run: Run, there: Run, info: RolloutInfo) -> tuple[int, bool]:
-    """Return to which session of a run something belongs that was recorded in another store, and whether it is current.
+def _groups_of(encoded: EncodedRollout, session_pk: int | None, recorded: Recorded) -> frozenset[tuple[int, int]]:
+    """Return the groups of a rollout as (session that generated it, group index)."""
+    if session_pk is None:
+        return frozenset()
+    generated_in = recorded.generated_in
+    return frozenset(
+        (generated_in.get(position, session_pk), index)
+        for group, index in encoded.groups
+        if index is not None
+        for position in range(group.first_position, group.first_position + group.n_samples)
+    )
 
-    It is the session of the process that recorded it, else a new one of the same lineage, so that it is adopted exactly
-    where its neighbours are. It is not current when a later session has made the same rollout anew.
+
+@reconnecting
+def join_sessions(run: Run, there: Run) -> dict[int, JoinedSession]:
+    """Return, by key, in the place of which sessions of a run those of another store's come that did anything.
+
+    It is the session of the same process, else a new one of the same lineage, so that its rollouts are adopted exactly
+    where their neighbours are. Their weight versions are added, with parameters and notes, in the order of first use.
+
+    Raises:
+        ReadOnlyStoreError: the store was opened with ``read_only=True``.
     """
+    run._handle.check_writable("import a rollout")
     with there._handle.reading() as connection:
-        origin = ImportRepository(connection, there._pk).session(info.session)
+        origins = ImportRepository(connection, there._pk)
+        sessions, last_active, others = origins.sessions(), origins.last_active(), origins.starts()
+        versions = WeightVersionRepository(connection).with_keys(there._pk)
     with run._handle.writing("import a rollout") as connection:
         RunRepository(connection).lock(run._pk)
-        imports = ImportRepository(connection, run._pk)
-        session_pk = imports.same_session(origin, info.started_at)
-        if session_pk is None:
-            session_pk = imports.add_session(origin)
-        return session_pk, not imports.is_made_anew(info.kind, info.rollout_id, session_pk, origin.started_at)
+        imports, joined = ImportRepository(connection, run._pk), {}
+        for theirs, origin in sessions.items():
+            if theirs in last_active:
+                pk = imports.same_session(origin, last_active[theirs], others)
+                joined[theirs] = JoinedSession(imports.add_session(origin) if pk is None else pk, origin.started_at)
+        taken = [(joined[version[0]].pk, *version[1:]) for version in versions if version[0] in joined]
+        WeightVersionRepository(connection).take_over(run._pk, taken)
+    return joined
+
+
+@reconnecting
+def stored_rollout(
+    run: Run, there: Run, info: RolloutInfo, sessions: dict[int, JoinedSession], digest: bytes, file_name: str
+) -> tuple[ImportSource, Any]:
+    """Return what another store says of a rollout beside its output, and the data source's state.
+
+    A train rollout that a later session of the run has made anew comes without the state: that of an abandoned way must
+    not be taken for that of the new one.
+
+    Raises:
+        ArraysPrunedError: the state held tensors or samples, which were pruned.
+        BlobCorruptError: it belongs to no session of its run.
+    """
+    with there._handle.reading() as connection:
+        row = RolloutRepository(connection, there._pk).find(info.run, info.kind, info.rollout_id, info.attempt)
+        imports = ImportRepository(connection, there._pk)
+        document = imports.extras(row.id)
+        nesting: Literal["inferred", "given"] = "inferred" if imports.nesting(row.id) == "inferred" else "given"
+        version = None
+        if row.weight_version_pk is not None:
+            version = WeightVersionRepository(connection).get(row.weight_version_pk)[1]
+        generated_in = imports.generated_in(row.id)
+    if unknown := {row.session_pk, *generated_in.values()} - sessions.keys():
+        raise BlobCorruptError(f"its session {min(unknown)} is none of its run's")
+    session = sessions[row.session_pk]
+    with run._handle.reading() as connection:
+        is_left = info.kind == "train" and ImportRepository(connection, run._pk).is_made_anew(
+            info.kind, info.rollout_id, session.pk, session.started_at
+        )
+    state = None
+    if not is_left:
+        where = info.rollout_id, info.attempt
+        state = load_state(there._handle, info.run, there._pk, info.kind, *where, Sample)
+    extras = {} if document is None else dict(decode_inline(document))
+    ours = {position: sessions[pk].pk for position, pk in generated_in.items()}
+    recorded = Recorded(row.started_at, row.finished_at, version, ours, info.placeholders)
+    return ImportSource(digest, file_name, nesting, extras, session.pk, recorded), state
 
 
 @reconnecting

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -17,7 +17,7 @@ from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.aggregates import AggregateRepository
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.repositories.digests import RolloutDigests
-from slime_store.repositories.imports import ImportOrigin, ImportRepository
+from slime_store.repositories.imports import ImportOrigin, ImportRepository, SessionOrigin
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.resume import JOURNAL, ResumeRepository
 from slime_store.repositories.rollouts import RolloutRepository
@@ -29,7 +29,7 @@ from slime_store.store.payloads import PreparedPayloads, compress_packs, own_byt
 from slime_store.store.sessions import Sessions, utc_now
 from slime_store.store.shared_contents import SharedContents, delete_rollouts
 from slime_store.store.side_files import remove_files, take_back
-from slime_store.store.versions import RolloutVersions
+from slime_store.store.versions import RolloutVersions, journalled_of
 from slime_store.types import RolloutInfo
 
 OnConflict = Literal["new_attempt", "replace", "error"]
@@ -47,17 +47,24 @@ class JournalClearing:
         whole: those of its own rollout id and of earlier ones.
         groups: those with these group indexes.
         keep: group indexes that are still wanted of earlier sessions' groups.
+        sessions: the sessions that generated the served groups, by group index; for a store whose journal does not say,
+            such as the spool.
     """
 
     served: frozenset[int] = frozenset()
     whole: bool = False
     groups: frozenset[int] = frozenset()
     keep: frozenset[int] = frozenset()
+    sessions: Mapping[int, SessionOrigin] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RecordRequest:
-    """What is to be recorded, beside the rollout itself; ``clear_journal`` is applied in the same transaction."""
+    """What is to be recorded, beside the rollout itself; ``clear_journal`` is applied in the same transaction.
+
+    The last three are an imported rollout's: when it was recorded first, the sessions that generated samples which its
+    own did not, by the samples' positions, and its groups as (session, group index): journalled ones leave the journal.
+    """
 
     run: str
     run_pk: int
@@ -68,6 +75,9 @@ class RecordRequest:
     origin: ImportOrigin | None = None
     clear_journal: JournalClearing | None = None
     session_pk: int | None = None  # of the session that it belongs to; None: this process's
+    finished_at: datetime | None = None
+    generated_in: Mapping[int, int] = field(default_factory=dict)
+    holds: frozenset[tuple[int, int]] = frozenset()
 
 
 class Tried(NamedTuple):
@@ -122,7 +132,9 @@ def _write_rollouts(
             blobs = handle.blobs(connection)
             lock_shared_content(connection, exclusive=False)
             _lock_run(connection, handle, first, session_pk)
-            recordings = [_Recording(connection, blobs, request, session_pk) for request, _ in rollouts]
+            recordings = [
+                _Recording(connection, handle.sessions, blobs, request, session_pk) for request, _ in rollouts
+            ]
             for recording, (_, rollout), payloads in zip(recordings, rollouts, prepared, strict=True):
                 recording.check(rollout.kind)
                 renew(payloads, rollout, writer)
@@ -133,6 +145,8 @@ def _write_rollouts(
                 superseded += recording.replaced
                 if request.clear_journal is not None:
                     superseded += _superseded(connection, handle.sessions, request, session_pk)
+                if request.holds:
+                    superseded += journalled_of(connection, request)
                 tried.append(Tried(len(infos) - 1, recording.pk, session_pk, recording.finished_at))
             if superseded:
                 repository = RolloutRepository(connection, first.run_pk)
@@ -182,13 +196,19 @@ class _Recording:
     """
 
     def __init__(
-        self, connection: sa.Connection, blobs: BlobRepository, request: RecordRequest, session_pk: int
+        self,
+        connection: sa.Connection,
+        sessions: Sessions,
+        blobs: BlobRepository,
+        request: RecordRequest,
+        session_pk: int,
     ) -> None:
         self.pk = 0
-        self.finished_at = utc_now()
+        self.finished_at = request.finished_at or utc_now()
         self.replaced: list[int] = []
         self._connection = connection
         self._request = request
+        self._sessions = sessions
         self._session_pk = session_pk
         self._blobs = blobs
         self._rollouts = RolloutRepository(connection, request.run_pk)
@@ -212,6 +232,7 @@ class _Recording:
         earlier = self._rollouts.attempts(rollout.kind, request.rollout_id)
         attempt = 1 + max((n for _, n in earlier), default=0)
         versions = RolloutVersions(self._connection, request, self._session_pk, rollout)
+        self._sessions.expect(request.run_pk, versions.added_sessions)
         blobs = contents.blobs_of(rollout)
         n_bytes = own_bytes(rollout) + sum(payload.n_bytes for _, payload in prepared.packs)
         n_bytes += sum(size for _, size in blobs)
@@ -268,13 +289,11 @@ def _superseded(connection: sa.Connection, sessions: Sessions, request: RecordRe
     return [
         row.pk
         for row in rows
-        if (row.pk <= newest_before and row.group_index in clearing.served)
-        or (
-            row.session_pk not in under_way
-            and (
-                (row.rollout_id <= request.rollout_id and (clearing.whole or row.group_index in clearing.groups))
-                or (row.session_pk != session_pk and row.group_index not in clearing.keep)
-            )
+        if row.session_pk not in under_way
+        and (
+            (row.pk <= newest_before and row.group_index in clearing.served)
+            or (row.rollout_id <= request.rollout_id and (clearing.whole or row.group_index in clearing.groups))
+            or (row.session_pk != session_pk and row.group_index not in clearing.keep)
         )
     ]
 

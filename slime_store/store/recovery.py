@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from slime_store.database import reconnecting
+from slime_store.repositories.imports import ImportRepository, SessionOrigin
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
@@ -80,6 +81,14 @@ class Recovery:
         """
         number, kind = rollout_number(rollout_id), sample_class(sample_type)
         return load_state(self._handle, self.name, self._pk, "train", number, attempt, kind)
+
+    @reconnecting
+    def journal_sessions(self) -> dict[int, SessionOrigin]:
+        """Return the sessions that generated the journalled groups, by group index; of equal ones the last."""
+        with self._handle.reading() as connection:
+            sessions = ImportRepository(connection, self._pk).sessions()
+            rows = ResumeRepository(connection, self._pk).journal()
+        return {row.group_index: sessions[row.session_pk] for row in rows if row.group_index is not None}
 
     def _session(self) -> int:
         return self._handle.session(self._pk)

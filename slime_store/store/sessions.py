@@ -117,6 +117,10 @@ class Sessions:
             *(run, own.ordinal, other.ordinal, other.pid, other.host, other.started_at.isoformat(" ", "seconds")),
         )
 
+    def expect(self, run_pk: int, session_pks: list[int]) -> None:
+        """Do not warn of these sessions: they are those of earlier processes, added when this one's had begun."""
+        _registry.warned.update((*self._known(run_pk), session_pk) for session_pk in session_pks)
+
     def is_same(self, run_pk: int, session_pk: int, started_at: datetime | None) -> bool:
         """Tell whether a session that the store has is the one of that key that this process knows, if it does."""
         session = _registry.sessions.get(self._known(run_pk))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from slime_store.mapping.encoded import EncodedRollout
+from slime_store.repositories.imports import ImportRepository
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
 from slime_store.store.sessions import utc_now
@@ -21,13 +22,17 @@ class RolloutVersions:
     Attributes:
         of_samples: for each sample, keys by label in the session that generated it.
         of_rollout: key of the version that the rollout was recorded with, or None.
+        added_sessions: sessions of earlier processes, whose labels it has, that the run did not know yet.
     """
 
     def __init__(
         self, connection: sa.Connection, request: RecordRequest, session_pk: int, rollout: EncodedRollout
     ) -> None:
+        self.added_sessions: list[int] = []
         sessions = [session_pk] * len(rollout.samples)
-        earlier = _earlier_sessions(connection, request, session_pk)
+        for position, generated_in in request.generated_in.items():
+            sessions[position] = generated_in
+        earlier = self._earlier_sessions(connection, request, session_pk)
         for group, index in rollout.groups if earlier else ():
             if index in earlier:
                 positions = slice(group.first_position, group.first_position + group.n_samples)
@@ -45,13 +50,36 @@ class RolloutVersions:
         self.of_samples = [keys[session] for session in sessions]
         self.of_rollout = None if request.weight_version is None else keys[session_pk][request.weight_version]
 
+    def _earlier_sessions(self, connection: sa.Connection, request: RecordRequest, session_pk: int) -> dict[int, int]:
+        """Return the session that generated each group that was served from the journal, by group index.
 
-def _earlier_sessions(connection: sa.Connection, request: RecordRequest, session_pk: int) -> dict[int, int]:
-    """Return the session that generated each group that was served from the journal, by group index."""
-    served = request.clear_journal.served if request.clear_journal is not None else frozenset()
-    if not served:
-        return {}
+        The rollout says it, as far as it was told when it took them over, else the journal does. A store that does not
+        know the session, such as the spool, gets one like the original, so that the labels of two processes are never
+        taken for one.
+        """
+        clearing = request.clear_journal
+        if clearing is None or not clearing.served:
+            return {}
+        found: dict[int, int] = {}
+        imports = ImportRepository(connection, request.run_pk)
+        for index in sorted(clearing.served & clearing.sessions.keys()):
+            origin = clearing.sessions[index]
+            known = imports.find_session(origin)
+            if known is None:
+                known = imports.add_session(origin)
+                self.added_sessions.append(known)
+            found[index] = known
+        for row in ResumeRepository(connection, request.run_pk).journal():
+            if row.group_index in clearing.served and row.session_pk != session_pk:
+                found.setdefault(row.group_index, row.session_pk)
+        return found
+
+
+def journalled_of(connection: sa.Connection, request: RecordRequest) -> list[int]:
+    """Return keys of the journalled groups that an imported rollout holds."""
     rows = ResumeRepository(connection, request.run_pk).journal()
-    return {
-        row.group_index: row.session_pk for row in rows if row.group_index in served and row.session_pk != session_pk
-    }
+    return [
+        row.pk
+        for row in rows
+        if (row.session_pk, row.group_index) in request.holds and row.rollout_id <= request.rollout_id
+    ]

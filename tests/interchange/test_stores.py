@@ -8,11 +8,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from slime_store import Sample, SampleStore
+import pytest
+
+from slime_store import ParamInfo, RolloutFnTrainOutput, Run, Sample, SampleStore
+from slime_store.dataframes import eval_summary_df, weight_versions_df
 from slime_store.interchange import export_run, import_path
+from slime_store.store.imports import find_extras
+from slime_store.store.prepared import PreparedRollout, prepare_train
+from slime_store.store.recording import JournalClearing
+from slime_store.store.resume import load_state
 from slime_store.testing import assert_same
 from slime_store.testing.factories import make_eval_output, make_train_output
 from tests.services.commands import invoke
+from tests.services.tables import rows
 
 
 def test_a_spool_file_comes_in_once_with_states_and_attempts(store_url: str, tmp_path: Path) -> None:
@@ -158,3 +166,172 @@ def test_a_damaged_rollout_of_a_store_is_named_and_the_rest_comes_in(store_url: 
         ]
         assert "attempt 1 of train rollout 1 of run 'r': stored bytes are damaged" in report.failed[0].reason
         assert [info.rollout_id for info in run.rollouts()] == [0, 2]
+
+
+def _one(index: int, label: str, reward: float) -> list[Sample]:
+    """A group of one sample."""
+    return [Sample(index=index, group_index=index, response="x", reward=reward, weight_versions=[label])]
+
+
+def _facts(run: Run) -> list[tuple[Any, ...]]:
+    """What the records of a run say of its rollouts, apart from keys."""
+    return [
+        (info.kind, info.rollout_id, info.attempt, info.metrics, info.placeholders, info.started_at, info.finished_at)
+        for info in run.rollouts(attempts=True)
+    ]
+
+
+def _by_version(run: Run) -> list[tuple[Any, ...]]:
+    """Each weight version's session, label, number of samples and mean reward."""
+    frame = weight_versions_df(run)[["session", "weight_version", "n_samples", "reward_mean"]]
+    return sorted(frame.itertuples(index=False, name=None))
+
+
+def test_what_is_known_of_a_rollout_comes_along_whole(store_url: str, tmp_path: Path) -> None:
+    old = tmp_path / "old.db"
+    with SampleStore.open(old) as store:
+        run = store.run("r")
+        run.record_weight_version("3", params=[ParamInfo("w", "bf16", (1,), {}, 2, 0)])
+        run.record_weight_version("unused", metadata={"note": "hello"})
+        run.record_train(0, RolloutFnTrainOutput([_one(0, "3", 1.0)], {"m": 1.0}), state={"cursor": 1})
+        lossy = [[Sample(index=0, group_index=0, metadata={"handle": object()})]]
+        run.record_train(1, lossy, strict=False, state={"cursor": 2, "handle": object()})
+        run.record_eval(0, make_eval_output(seed=1), weight_version="7", state={"eval": 5})
+        versions = [(each.label, each.first_seen_at, each.params, each.metadata) for each in run.weight_versions()]
+        facts, summary = _facts(run), eval_summary_df(run)
+    assert [len(fact[4]) for fact in facts] == [0, 2, 0]
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        report = import_path(run, old)
+        assert [each.placeholders for each in report.recorded] == [fact[4] for fact in facts]
+        assert_same(_facts(run), facts)
+        assert len(import_path(run, old).skipped) == 3
+        found = [(each.label, each.first_seen_at, each.params, each.metadata) for each in run.weight_versions()]
+        assert_same(found, versions)
+        columns = ["dataset", "weight_version", "n_samples", "reward_mean"]
+        assert eval_summary_df(run)[columns].equals(summary[columns])
+        assert run.recovery.load_state(0) == {"cursor": 1}
+        assert load_state(run._handle, "r", run._pk, "eval", 0, None, Sample) == {"eval": 5}
+        assert store.verify().ok
+
+
+def test_what_a_file_tells_of_a_weight_version_adds_to_what_is_known(store_url: str, tmp_path: Path) -> None:
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.record_weight_version("1", metadata={"first": True})
+        run.record_weight_version("2")
+        with SampleStore.open(tmp_path / "spool.db") as spool:
+            for label in "321":
+                spool.run("r").record_weight_version(label, metadata={"label": label})
+        for _ in range(2):
+            assert import_path(run, tmp_path / "spool.db").files == ()
+        found = [(each.session, each.label, each.ordinal, each.metadata) for each in run.weight_versions()]
+        expected: list[Any] = [{"first": True}, {"label": "2"}, {"label": "3"}]
+        assert found == [(1, str(number), number, notes) for number, notes in enumerate(expected, 1)]
+        assert store.verify().ok
+
+
+def test_labels_of_two_sessions_of_one_process_number_stay_apart(store_url: str, tmp_path: Path) -> None:
+    old = tmp_path / "old.db"
+    for number in range(3):  # as in a container, where each process has the same number
+        with SampleStore.open(old) as store:
+            store.run("r").record_train(number, [_one(number, "1", float(number))])
+    expected = [(number + 1, "1", 1, float(number)) for number in range(3)]
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        for _ in range(2):
+            import_path(run, old)
+            assert _by_version(run) == expected
+            assert [info.session for info in run.rollouts()] == [1, 2, 3]
+
+
+def test_what_a_dump_held_comes_along_from_the_store_that_it_was_imported_into(store_url: str, tmp_path: Path) -> None:
+    import torch
+
+    torch.save({"rollout_id": 4, "samples": [vars(_one(0, "1", 1.0)[0])], "args": {"lr": 1}}, tmp_path / "4.pt")
+    with SampleStore.open(tmp_path / "old.db") as store:
+        (first,) = import_path(store.run("r"), tmp_path / "4.pt").recorded
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        (second,) = import_path(run, tmp_path / "old.db").recorded
+        assert (first.nesting, second.nesting) == ("inferred", "inferred")
+        assert find_extras(run, "train", 4, None) == (1, {"args": {"lr": 1}})
+
+
+def _died_with_a_finished_group(store_url: str) -> None:
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        journal = run.recovery.journal()
+        journal.put(0, _one(0, "5", 1.0))
+        journal.close()
+
+
+def _with_the_served_group(run: Run) -> PreparedRollout:
+    """What the next session makes of it: the group of the journal, and one of its own."""
+    served = run.resume(lineage={"lr": 1}).journalled_groups[0]
+    clearing = JournalClearing(served=frozenset({0}), whole=True, sessions=run.recovery.journal_sessions())
+    output = RolloutFnTrainOutput([served, _one(1, "5", 0.0)])
+    return prepare_train(0, output, state={"sample_offset": 1}, clear_journal=clearing)
+
+
+SERVED = [(1, "5", 1, 1.0), (2, "5", 1, 0.0)]
+
+
+@pytest.mark.parametrize("is_cleared", [False, True], ids=["the journal is there", "the journal is gone"])
+def test_a_spooled_group_that_was_served_keeps_the_session_that_generated_it(
+    store_url: str, tmp_path: Path, is_cleared: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    _died_with_a_finished_group(store_url)
+    with SampleStore.open(store_url) as store, SampleStore.open(tmp_path / "spool.db") as spool:
+        run, spooled = store.run("r"), spool.run("r")
+        for each in (run, spooled):
+            each.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        journal = run.recovery.journal()
+        journal.put(0, _one(1, "5", 0.0))
+        journal.flush()
+        _with_the_served_group(run).store(spooled)
+        spooled.record_train(1, [_one(2, "6", 2.0)], state={"sample_offset": 2})
+        if is_cleared:  # by what it has recorded since
+            prepare_train(2, [_one(3, "6", 2.0)], clear_journal=JournalClearing(whole=True)).store(run)
+            run.delete_rollout(2)
+        import_path(run, tmp_path / "spool.db")
+        import_path(run, tmp_path / "spool.db")
+        assert _by_version(run) == [*SERVED, (2, "6", 1, 2.0)]
+        assert [info.session for info in run.rollouts()] == [2, 2]
+        point = run.resume(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        assert (point.next_rollout_id, point.refused, point.journalled_groups) == (2, None, [])
+        assert rows(store_url, "SELECT count(*) FROM sessions") == [(2,)]
+        assert store.verify().ok and spool.verify().ok
+    assert "two processes" not in caplog.text  # the spool has two sessions, of which one is only named
+
+
+def test_a_spooled_group_that_was_served_keeps_its_session_in_another_store_too(store_url: str, tmp_path: Path) -> None:
+    _died_with_a_finished_group(str(tmp_path / "real.db"))
+    with SampleStore.open(tmp_path / "real.db") as store, SampleStore.open(tmp_path / "spool.db") as spool:
+        run = store.run("r")
+        _with_the_served_group(run).store(spool.run("r"))
+        _with_the_served_group(run).store(run)
+        direct = _by_version(run)
+    assert direct == SERVED
+    for file in ("spool.db", "real.db"):
+        with SampleStore.open(store_url) as store:
+            run = store.run(file)
+            import_path(run, tmp_path / file)
+            found = _by_version(run)
+            assert {row[0] for row in found} == {1, 2}
+            assert sorted(row[1:] for row in found) == sorted(row[1:] for row in SERVED)
+
+
+def test_journalled_groups_that_an_imported_rollout_has_not_stay(store_url: str, tmp_path: Path) -> None:
+    with SampleStore.open(store_url) as store, SampleStore.open(tmp_path / "spool.db") as spool:
+        run = store.run("r")
+        journal = run.recovery.journal()
+        for rollout_id, index in ((0, 0), (0, 1), (1, 2), (1, 3)):
+            journal.put(rollout_id, _one(index, "5", 1.0))
+        journal.flush()
+        output = RolloutFnTrainOutput([_one(index, "5", 1.0) for index in (0, 1, 2)])
+        spool.run("r").record_train(0, output, state={"sample_offset": 1})
+        import_path(run, tmp_path / "spool.db")
+        left = [group[0].group_index for group in run.resume(checkpoint_rollout_id=-1).journalled_groups]
+        assert left == [2, 3]  # the one that was journalled for a later rollout may be another one

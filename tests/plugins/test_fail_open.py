@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 
 from slime_store import SampleStore
+from slime_store.dataframes import weight_versions_df
 from slime_store.errors import StoreError, StoreFullError
+from slime_store.interchange import import_path
 from slime_store.plugins import session as sessions
 from slime_store.plugins.session import session_of
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.store import journal, prepared
 from slime_store.testing import assert_same
-from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput
+from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample
 from tests.plugins import given
 from tests.plugins.fake_framework.plugin import FAKE, StoreSource, generate_rollout
 from tests.plugins.given import dataset, group
@@ -69,6 +71,38 @@ def test_a_store_that_cannot_be_opened_leads_to_the_spool(
     assert "training goes on" in caplog.text
     assert "slime-store --store URL import" in caplog.text
     assert (tmp_path / "store.db").read_text().startswith("not a database")
+
+
+def test_what_was_served_and_is_spooled_keeps_the_weight_versions_of_its_session(
+    args: Args, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH, slime_store_mode="resume")
+    StoreSource(options).load(-1)
+    session_of(options, FAKE).journal().put(0, group(0))  # type: ignore[union-attr]
+    sessions.forget_sessions()  # it dies
+    source = StoreSource(options)
+    source.load(-1)
+    session = session_of(options, FAKE)
+    served = session.tracker.finished_before([Sample(group_index=0, index=i) for i in range(2)])
+    assert_same(served, group(0))
+    given.will_return(0, [served, group(1)])
+    real = prepared.write_rollout
+
+    def full_for_the_store(handle: Any, *rest: Any) -> Any:
+        return _full() if handle.config.path.name == "store.db" else real(handle, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepared, "write_rollout", full_for_the_store)
+        generate_rollout(options, 0, source)
+        session.flush()
+    _spooled(tmp_path).close()
+    [file] = (tmp_path / "spool").glob("run.*.db")
+    with SampleStore.open(tmp_path / "store.db") as store:
+        run = store.run("run", create=False)
+        assert [each.action for each in import_path(run, file).files] == ["recorded"]
+        found = weight_versions_df(run)[["session", "weight_version", "n_samples"]]
+        assert found.values.tolist() == [[1, "1", 2], [2, "1", 2]]
+        assert run.resume(checkpoint_rollout_id=-1).journalled_groups == []
 
 
 def test_an_unreachable_server_is_not_asked_again_and_again(args: Args, monkeypatch: pytest.MonkeyPatch) -> None:
