@@ -41,6 +41,9 @@ def in_binary(query: Q) -> Q:
     return query.execution_options(**{BINARY_RESULTS: True})
 
 
+_SMALLINT = range(-(2**15), 2**15)
+
+
 def chunked(ids: Sequence[T], size: int = 500) -> Iterator[Sequence[T]]:
     """Cut a sequence into pieces for ``IN`` lists: some builds of SQLite stop at 999 bind variables."""
     for start in range(0, len(ids), size):
@@ -80,6 +83,7 @@ def _copy(connection: Connection, table: Table, columns: Sequence[str], rows: Se
     quote = connection.dialect.identifier_preparer.quote
     names = ", ".join(quote(name) for name in columns)
     types = [table.columns[name].type.compile(connection.dialect).lower().split("(")[0] for name in columns]
+    small = [position for position, kind in enumerate(types) if kind == "smallint"]
     driver = connection.connection.driver_connection
     assert driver is not None
     statement = f"COPY {quote(table.name)} ({names}) FROM STDIN (FORMAT BINARY)"
@@ -89,6 +93,9 @@ def _copy(connection: Connection, table: Table, columns: Sequence[str], rows: Se
             copy = copying.__enter__()
             copy.set_types(types)
             for row in rows:
+                for position in small:  # the driver would write the lowest 16 bits of a larger number
+                    if row[position] is not None and row[position] not in _SMALLINT:
+                        raise OverflowError(f"{row[position]} for {table.name}.{columns[position]}, a SMALLINT")
                 copy.write_row(row)
             copying.__exit__(None, None, None)
         except BaseException:

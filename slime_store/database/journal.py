@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 
 from slime_store.database import filesystem
 from slime_store.database.engine import engine_config
@@ -46,7 +47,7 @@ def truncate_log(engine: Engine) -> bool:
     SQLite itself writes the log into the file as it grows (every 1,000 pages), but begins it anew only when no reader
     needs it any more; a long reader leaves a log as long as what was written meanwhile.
     """
-    with guarded_transaction(engine), contextlib.suppress(sqlite3.Error), engine.connect() as connection:
+    with guarded_transaction(engine), contextlib.suppress(sqlite3.Error, DBAPIError), engine.connect() as connection:
         driver = connection.connection.driver_connection
         assert driver is not None
         timeout = driver.execute("PRAGMA busy_timeout").fetchone()[0]

@@ -18,6 +18,7 @@ from slime_store.dataframes.statistics import Array, grouped, mean_interval
 from slime_store.errors import BlobCorruptError
 from slime_store.store.diagnosis import damage_named
 from slime_store.store.infos import attempt_number, rollout_number
+from slime_store.store.loading import again_if_overtaken
 from slime_store.store.questions import Questions, asking
 from slime_store.store.reading import RunReader
 from slime_store.types import SampleFilter
@@ -162,6 +163,7 @@ def _flip(before: _Prompt, after: _Prompt) -> str:
     return "gained" if after.solved else "lost"
 
 
+@again_if_overtaken
 @reconnecting
 def _pairs(
     run: RunReader,

@@ -19,6 +19,7 @@ from slime_store.dataframes.table import SampleTable
 from slime_store.dataframes.trouble import given
 from slime_store.repositories.questions.fields import Field
 from slime_store.store.diagnosis import damage_named
+from slime_store.store.loading import again_if_overtaken
 from slime_store.store.questions import Questions, Source, asking
 from slime_store.types import SampleFilter
 
@@ -96,6 +97,7 @@ def eval_samples(questions: Questions, *more: str) -> EvalSamples:
 
 
 @damage_named
+@again_if_overtaken
 @reconnecting
 def eval_summary_df(
     source: Source,

@@ -24,6 +24,7 @@ from slime_store.dataframes.statistics import Array, Groups, grouped, pass_at_k
 from slime_store.dataframes.trouble import DAMAGE, given, undecoded
 from slime_store.mapping.shown import shown, shown_text
 from slime_store.store.diagnosis import damage_named
+from slime_store.store.loading import again_if_overtaken
 from slime_store.store.questions import Questions, Source, asking
 from slime_store.types import SampleFilter
 
@@ -31,6 +32,7 @@ _OF_ROLLOUT = ("run", "kind", "rollout_id", "attempt", "session")
 
 
 @damage_named
+@again_if_overtaken
 @reconnecting
 def groups_df(
     source: Source,
@@ -84,6 +86,7 @@ def groups_df(
 
 
 @damage_named
+@again_if_overtaken
 @reconnecting
 def prompts_df(
     source: Source,

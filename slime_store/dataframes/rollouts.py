@@ -21,6 +21,7 @@ from slime_store.repositories.questions.conditions import concerns_samples
 from slime_store.repositories.questions.samples import Head
 from slime_store.store.diagnosis import damage_named
 from slime_store.store.infos import decode_inline
+from slime_store.store.loading import again_if_overtaken
 from slime_store.store.questions import Questions, Source, asking
 from slime_store.types import SampleFilter
 
@@ -30,6 +31,7 @@ Path = tuple[str, ...]
 
 
 @damage_named
+@again_if_overtaken
 @reconnecting
 def rollouts_df(
     source: Source,
@@ -74,6 +76,7 @@ def rollouts_df(
 
 
 @damage_named
+@again_if_overtaken
 @reconnecting
 def metrics_df(
     source: Source,

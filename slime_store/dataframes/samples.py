@@ -21,6 +21,7 @@ from slime_store.mapping.shown import shown, shown_text
 from slime_store.mapping.text import searchable
 from slime_store.repositories.questions.fields import Field
 from slime_store.store.diagnosis import damage_named
+from slime_store.store.loading import again_if_overtaken
 from slime_store.store.questions import Questions, Source, asking
 from slime_store.types import SampleFilter
 
@@ -104,6 +105,7 @@ def eval_df(
     return _frame(EVAL, source, only_eval(where), columns, strict, limit, offset)
 
 
+@again_if_overtaken
 @reconnecting
 def _frame(
     frame: Frame,

@@ -20,6 +20,7 @@ from slime_store.mapping.aggregates import MAX_SUMMED
 from slime_store.repositories.questions.samples import Head
 from slime_store.repositories.questions.versions import Sums, Version
 from slime_store.store.diagnosis import damage_named
+from slime_store.store.loading import again_if_overtaken
 from slime_store.store.questions import Questions, Source, asking
 from slime_store.types import SampleFilter
 
@@ -27,6 +28,7 @@ Attribute = Literal["last", "first", "each"]
 
 
 @damage_named
+@again_if_overtaken
 @reconnecting
 def weight_versions_df(
     source: Source,

@@ -15,7 +15,7 @@ from slime_store.mapping import columns, rewards
 from slime_store.mapping.blob_memo import DIGEST_BYTES, BlobMemo
 from slime_store.mapping.encoded import EncodedDataset, EncodedPrompt, EncodedRollout, EncodedSample
 from slime_store.mapping.fields import ARRAY_FIELDS, FIELDS, MAX_TEXT, Home, is_omitted
-from slime_store.mapping.limits import check_sizes
+from slime_store.mapping.limits import MAX_LAYOUTS, check_sizes
 from slime_store.mapping.nesting import FlatSamples, Place, flatten
 from slime_store.mapping.packs import PackBuilder, to_piece
 from slime_store.mapping.text import indexable, searchable
@@ -187,6 +187,8 @@ class RolloutEncoder:
         if names not in self._layouts:
             if not all(type(name) is str for name in names):
                 raise UnsupportedValueError("sample", "it has an attribute whose name is no text")
+            if len(self._layouts) >= MAX_LAYOUTS:
+                raise UnsupportedValueError("sample", f"more than {MAX_LAYOUTS} different sets of attributes")
             self._layouts[names] = len(self._layouts)
         return self._layouts[names]
 

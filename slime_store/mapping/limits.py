@@ -13,6 +13,9 @@ MAX_ROW_BYTES = 900_000_000
 Only documents of very many small values come near it: arrays, tensors, images and long texts in them are blobs.
 """
 
+MAX_LAYOUTS = 2**15 - 1
+"""Most sets of attribute names that the samples of one rollout have between them: a SMALLINT counts them."""
+
 _GROUP, _SAMPLE = SAMPLE_COLUMNS.index("group_position"), SAMPLE_COLUMNS.index("sample_position")
 
 

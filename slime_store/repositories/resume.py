@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select
 
 from slime_store.models import (
     AdoptionRow,
@@ -171,13 +171,6 @@ class ResumeRepository:
             RolloutRow.run_pk == self._run_pk, RolloutRow.id > rollout_pk, ~imported
         )
         return set(self._connection.execute(query.distinct()).scalars())
-
-    def next_journal_number(self, rollout_id: int) -> int:
-        """Return the number that the next journalled group of a rollout takes."""
-        last = select(func.max(RolloutRow.attempt)).where(
-            RolloutRow.run_pk == self._run_pk, RolloutRow.kind == JOURNAL, RolloutRow.rollout_id == rollout_id
-        )
-        return 1 + (self._connection.execute(last).scalar() or 0)
 
 
 def _is_dump(rollout_pk: Any) -> ColumnElement[bool]:

@@ -10,7 +10,9 @@ from slime_store.models import BlobRow, PromptRow, RolloutRow, RunRow
 def count_everything(connection: Connection) -> dict[str, int]:
     """Return the numbers of ``StoreStats`` that the tables know; costs three narrow scans and no blob."""
     n_rollouts, n_samples, n_tokens = connection.execute(
-        select(func.count(), func.sum(RolloutRow.n_samples), func.sum(RolloutRow.n_tokens)).select_from(RolloutRow)
+        select(func.count(), func.sum(RolloutRow.n_samples), func.sum(RolloutRow.n_tokens)).where(
+            RolloutRow.status == "complete"
+        )
     ).one()
     n_blobs, blob_bytes = connection.execute(select(func.count(), func.sum(BlobRow.n_bytes)).select_from(BlobRow)).one()
     return {

@@ -34,7 +34,7 @@ from slime_store.errors import (
     StoreNotPicklableError,
 )
 from slime_store.repositories.blobs import BlobRepository
-from slime_store.schema import ensure_schema
+from slime_store.schema import check_same_tables, check_still_current, ensure_schema, tables_identity
 from slime_store.store.background import BackgroundWriter
 from slime_store.store.diagnosis import MISFITS, name_damage
 from slime_store.store.operations import Operations
@@ -59,6 +59,7 @@ class StoreHandle:
         self.sessions = Sessions(self._identity)
         self._engine: Engine | None = None
         self._file: tuple[int, int] | None = None
+        self._tables: int | None = None
         self._memory = object()
         self._closed = False
         self.after_fork()
@@ -90,6 +91,9 @@ class StoreHandle:
             engine.dispose()
             return self._engine
         self._file = self._file_identity()
+        if not self.config.is_sqlite:
+            with read(engine) as connection:
+                self._tables = tables_identity(connection)
         weakref.finalize(self, engine.dispose)  # nobody closes the store of a run that was unpickled
         self._engine = engine  # last: other threads take it without the lock, and compare the file
         return engine
@@ -100,6 +104,7 @@ class StoreHandle:
         try:
             with self._operations.under_way(), read(self.engine) as connection:
                 self._check_same_file()
+                self._check_same_tables(connection)
                 yield connection
         except MISFITS as error:
             name_damage(self, error)
@@ -112,6 +117,8 @@ class StoreHandle:
             raise ReadOnlyStoreError(operation)
         try:
             with self._operations.under_way(), write(self.engine) as connection:
+                self._check_same_tables(connection)
+                check_still_current(connection, self.config)
                 yield connection
                 self._check_same_file()
                 if self.config.path is not None:
@@ -176,6 +183,10 @@ class StoreHandle:
         """Refuse to go on with a file that was moved away or replaced: what is written to it would be lost."""
         if self._file_identity() != self._file:
             raise DatabaseError(self.config.display_url, "the file was moved, deleted or replaced while it was open")
+
+    def _check_same_tables(self, connection: Connection) -> None:
+        if not self.config.is_sqlite:  # a file has its own identity
+            check_same_tables(connection, self.config, self._tables)
 
     def blobs(self, connection: Connection) -> BlobRepository:
         """The blob repository of a transaction."""

@@ -49,6 +49,25 @@ class RunReader:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self._handle.config.display_url!r})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"name": self.name, "_handle": self._handle}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        """Look for the run's key when an unpickled run first needs it: the store may have been made anew meanwhile.
+
+        Raises:
+            RunNotFoundError: the store has no run of this name.
+        """
+        if name != "_pk":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with self._handle.reading() as connection:
+            object.__setattr__(self, "_pk", RunRepository(connection).get(self.name).id)
+        return self._pk
+
     @reconnecting
     def load_train(
         self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None

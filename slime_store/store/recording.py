@@ -167,7 +167,8 @@ def _lock_run(connection: sa.Connection, handle: StoreHandle, request: RecordReq
     """Lock the run; refuse to record under keys of a store that is gone: a file made anew, a schema dropped."""
     locked = RunRepository(connection).lock(request.run_pk, session_pk)
     if locked is None:
-        return
+        RunRepository(connection).get(request.run)  # raises, with the names of others
+        raise DatabaseError(handle.config.display_url, f"run {request.run!r} was deleted and made anew; open it again")
     started_at = locked.session_started_at
     if locked.name != request.run or not handle.sessions.is_same(request.run_pk, session_pk, started_at):
         raise DatabaseError(handle.config.display_url, "the store was made anew while it was open; open it again")

@@ -17,9 +17,11 @@ from slime_store.repositories.samples import SampleRepository
 from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import decode_inline, encode_inline, refuse_pruned, rollout_info
+from slime_store.store.loading import again_if_overtaken
 from slime_store.types import ResumePoint
 
 
+@again_if_overtaken
 def resume_point(
     handle: StoreHandle,
     run: str,
@@ -104,6 +106,7 @@ def _agree(theirs: Any, ours: Any) -> bool:
     return bool(theirs == ours) or encode_inline(theirs, "lineage") == encode_inline(ours, "lineage")
 
 
+@again_if_overtaken
 def load_state(
     handle: StoreHandle, run: str, run_pk: int, kind: str, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> Any:

@@ -32,13 +32,17 @@ class RunRetention(RunReader):
 
         Raises:
             RolloutNotFoundError: there is nothing to delete.
+            ValueError: there is no such kind.
         """
+        if kind not in ("train", "eval"):
+            raise ValueError(f"kind is 'train' or 'eval', not {kind!r}")
         return self._delete_rollout(rollout_number(rollout_id), kind, attempt_number(attempt), set())
 
     @reconnecting
     def _delete_rollout(self, number: int, kind: Kind, attempt: int | None, tried: set[int]) -> int:
         with self._handle.writing("delete a rollout") as connection:
             lock_shared_content(connection, exclusive=True)  # so an earlier try has ended
+            RunRepository(connection).lock(self._pk)
             rollouts = RolloutRepository(connection, self._pk)
             found = rollouts.attempts(kind, number)
             if tried and tried.isdisjoint(pk for pk, _ in found):

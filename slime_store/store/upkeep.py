@@ -38,8 +38,8 @@ _STATES: tuple[tuple[type[StoreError], str], ...] = (
 )
 _COUNTS = {
     "n_runs": "SELECT count(*) FROM runs",
-    "n_rollouts": "SELECT count(*) FROM rollouts",
-    "n_samples": "SELECT sum(n_samples) FROM rollouts",
+    "n_rollouts": "SELECT count(*) FROM rollouts WHERE status = 'complete'",
+    "n_samples": "SELECT sum(n_samples) FROM rollouts WHERE status = 'complete'",
 }
 
 

@@ -52,10 +52,10 @@ class Findings:
     """Problems and counts.
 
     Attributes:
-        needed: digests of contents that documents refer to without a reference that keeps them.
+        needed: keys of blobs that documents refer to without a reference that keeps them.
         unused_prompts: keys of prompts that nothing refers to.
         unused_blobs: keys of blobs that nothing refers to.
-        unused_files: side files, and paths of temporary files, that nothing refers to.
+        unused_files: names of side files that nothing refers to.
     """
 
     problems: list[Problem] = field(default_factory=list)
