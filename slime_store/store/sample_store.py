@@ -130,7 +130,8 @@ class SampleStore:
         Args:
             fix: delete what nothing refers to (prompts, blobs, side files) and what crashed processes left; never
                 anything of a rollout, and no rows while the database itself is damaged.
-            grace_seconds: side files that no row names yet are left alone while they are younger than this.
+            grace_seconds: side files that no row names yet are left alone while they are younger than this, and what
+                may be a store or a backup in the making, unless its process is known to be gone.
             progress: called with (rollouts done, rollouts) after each.
 
         Raises:
@@ -146,8 +147,9 @@ class SampleStore:
 
         Others may go on writing. Side files are linked into ``PATH-blobs`` where both are on one file system, else
         copied. A PostgreSQL store becomes an SQLite file, which ``copy_store`` brings back. The backup has its name
-        when all of it is on disk; before, there is nothing at ``path``. A store in memory can be backed up too. Memory
-        stays at a few MB, of a PostgreSQL store at about two payloads and 16 MB.
+        when all of it is on disk; before, there is nothing at ``path``. What killed backups have left in that directory
+        is removed first. A store in memory can be backed up too. Memory stays at a few MB, of a PostgreSQL store at
+        about two payloads and 16 MB.
 
         Raises:
             BackupError: there is something at ``path``, or it cannot be written.
