@@ -49,6 +49,7 @@ from slime_store.errors.usage import (
 from slime_store.errors.values import (
     BatchError,
     InvalidOutputError,
+    InvalidRunNameError,
     RolloutExistsError,
     SettingsError,
     UnsupportedValueError,
@@ -70,6 +71,7 @@ __all__ = [
     "ForeignDatabaseError",
     "InvalidDumpError",
     "InvalidOutputError",
+    "InvalidRunNameError",
     "InvalidUrlError",
     "MissingPackageError",
     "NewerSchemaError",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from slime_store.codecs.documents import is_clean
 from slime_store.config import StoreConfig
 from slime_store.database import reconnecting
+from slime_store.errors import InvalidRunNameError
+from slime_store.mapping.text import MAX_INDEXED
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.stats import count_everything, database_bytes
 from slime_store.store.handle import StoreHandle
@@ -74,22 +76,27 @@ class SampleStore:
         """Return a run, adding it unless it is present.
 
         Args:
-            name: unique in the store.
+            name: unique in the store; that of a new run has at most 600 characters, which the indexes of every
+                database take.
             config: what this start was configured with; any document. ``RunInfo.config`` is that of the first start;
                 each session keeps its own.
             create: False: the run must be present.
 
         Raises:
             RunNotFoundError: it is not present, and ``create`` is False or the store is read-only.
+            InvalidRunNameError: it is no text, empty, holds NUL or a lone surrogate, or is too long for a new run.
         """
         if not isinstance(name, str) or not name or not is_clean(name):
-            raise ValueError(f"a run's name is text without NUL and lone surrogates, not {name!r}")
+            given = name if isinstance(name, str) else repr(name)
+            raise InvalidRunNameError(given, "that is text, not empty, without NUL and lone surrogates")
         handle = self._handle
         document = encode_inline(config, "config")
         with handle.reading() as connection:  # a run that is there needs no write, which might have to wait
             runs = RunRepository(connection)
             pk = runs.find(name) if create and not handle.config.read_only else runs.get(name).id
             lacks = pk is not None and document != "null" and not runs.has_config(pk)
+        if pk is None and len(name) > MAX_INDEXED:
+            raise InvalidRunNameError(name, f"it has {len(name):,} characters, and a new one at most {MAX_INDEXED}")
         if pk is None or (lacks and create and not handle.config.read_only):
             with handle.writing("add a run") as connection:
                 pk = RunRepository(connection).ensure(name, document, utc_now())
