@@ -48,8 +48,10 @@ class SampleStore:
 
         Args:
             url: a path, ``sqlite:///PATH``, ``postgresql+psycopg://USER:PASSWORD@HOST/DATABASE``, or ":memory:".
-            read_only: never create, migrate or write; readers neither block nor slow a writer.
-            busy_timeout: seconds to wait for another writer; default 60.
+            read_only: never create, migrate or write. Readers neither block nor slow a writer, but for an SQLite store
+                with a rollback journal, as on a network file system: there a commit waits for the readers' queries
+                that are under way, and they for it.
+            busy_timeout: seconds to wait for another writer, or with a rollback journal for readers; default 60.
 
         Raises:
             InvalidUrlError: this does not name a store.
