@@ -21,7 +21,8 @@ another runs every example.
 
 `slime-store [--store PATH_OR_URL] NOUN VERB ...`: the store is an SQLite file or
 `postgresql+psycopg://USER:PASSWORD@HOST/DATABASE`, and may be named in `SLIME_STORE_URL` instead. Commands that read
-never create, upgrade or change a store, and neither block nor slow a training that writes to it.
+never create, upgrade or change a store, and neither block nor slow a training that writes to it (but for a store on a
+network file system, see docs/reliability.md).
 
 * **Output.** Data goes to stdout; errors, warnings, progress and counts of what is not shown go to stderr. A listing is
   a table, or with `--format json` one list of objects, or with `--format csv` rows with a header. A table has at most

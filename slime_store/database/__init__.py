@@ -8,7 +8,7 @@ from slime_store.database.companions import Identity, identity
 from slime_store.database.drafts import draft_of, publish
 from slime_store.database.engine import create_store_engine, engine_config
 from slime_store.database.failures import translate_os_error, translated
-from slime_store.database.filesystem import filesystem_type
+from slime_store.database.filesystem import filesystem_type, is_network
 from slime_store.database.interrupts import closed_if_interrupted
 from slime_store.database.journal import settle_journal, truncate_log
 from slime_store.database.names import check_only_name, check_reading_name, remove_first_name
@@ -33,6 +33,7 @@ __all__ = [
     "in_binary",
     "insert_rows",
     "is_database",
+    "is_network",
     "members",
     "publish",
     "read",

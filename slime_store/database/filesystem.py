@@ -77,7 +77,10 @@ def warn_of_network(path: Path, kind: str, journal_mode: str) -> None:
             "that mode when it is opened for writing while nobody else has it open"
         )
     else:
-        how = "the store uses a rollback journal there, which is slower, and relies on that file system's locks"
+        how = (
+            "the store uses a rollback journal there, which is slower, has readers and the writer wait for each "
+            "other, and relies on that file system's locks"
+        )
     warnings.warn(
         f"{path} is on a network file system ({kind}): {how}. Use a local disk, or PostgreSQL "
         "(postgresql+psycopg://HOST/DB) when several machines write",

@@ -21,6 +21,7 @@ class KeptConnections(Pool):
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         self._idle = []
+        self._is_disposed = False
 
     def _do_get(self) -> ConnectionPoolEntry:
         try:
@@ -34,6 +35,8 @@ class KeptConnections(Pool):
             self._idle.append(record)
         else:
             record.close()
+        if self._is_disposed:  # be it just now
+            self.dispose()
 
     def recreate(self) -> KeptConnections:
         """Return a new pool like this one, with no connections."""
@@ -49,7 +52,8 @@ class KeptConnections(Pool):
         )
 
     def dispose(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the connections that nobody uses, and from now on each one whose use ends."""
+        self._is_disposed = True
         while self._idle:
             try:
                 record = self._idle.pop()

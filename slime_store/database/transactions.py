@@ -30,14 +30,17 @@ WRITE_OPTIONS: dict[str, dict[str, Any]] = {
 def read(engine: Engine) -> Iterator[Connection]:
     """Give a connection inside one read transaction: all its queries see the same state.
 
-    It never waits for a writer and no writer waits for it (in-memory stores: one transaction at a time). Do not keep
-    one open while the caller's code runs: fetch, leave, then yield.
+    With a write-ahead log and on PostgreSQL it never waits for a writer, and no writer waits for it. With a rollback
+    journal, which a store on a network file system has, it waits while a writer commits, and a writer's commit waits
+    until it has ended, each for at most its ``config.busy_timeout``. In-memory stores: one transaction at a time. Do
+    not keep one open while the caller's code runs: fetch, leave, then yield.
 
     Raises:
+        StoreBusyError: with a rollback journal, a writer did not finish its commit in time.
         StoreNotFoundError: the file does not exist.
         DamagedStoreError: the file is damaged.
         ReadOvertakenError: somebody began to write to a file that is read without locks.
-        DatabaseError: anything else that the database reports, `StoreBusyError` and `StoreFullError` among it.
+        DatabaseError: anything else that the database reports, `StoreFullError` among it.
     """
     info: dict[str, Any] = {}
     try:
@@ -54,11 +57,12 @@ def read(engine: Engine) -> Iterator[Connection]:
 def write(engine: Engine) -> Iterator[Connection]:
     """Give a connection inside one write transaction: committed when the body ends, rolled back when it raises.
 
-    On SQLite there is one writer at a time, from here on; the wait is bounded by ``config.busy_timeout``.
+    On SQLite there is one writer at a time, from here on; the wait is bounded by ``config.busy_timeout``. With a
+    rollback journal the commit waits for readers too, see ``read``, and as long.
 
     Raises:
         ReadOnlyStoreError: the store was opened with ``read_only=True``.
-        StoreBusyError: another writer did not finish in time.
+        StoreBusyError: another writer, or with a rollback journal a reader, did not finish in time.
         StoreFullError: no space is left.
         DamagedStoreError: the file is damaged.
         DatabaseError: anything else that the database reports.

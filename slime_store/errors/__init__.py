@@ -50,6 +50,7 @@ from slime_store.errors.usage import (
 from slime_store.errors.values import (
     BatchError,
     InvalidOutputError,
+    InvalidRunNameError,
     RolloutExistsError,
     SettingsError,
     UnsupportedValueError,
@@ -71,6 +72,7 @@ __all__ = [
     "ForeignDatabaseError",
     "InvalidDumpError",
     "InvalidOutputError",
+    "InvalidRunNameError",
     "InvalidUrlError",
     "MissingPackageError",
     "NewerSchemaError",

@@ -26,6 +26,18 @@ class InvalidOutputError(UnsupportedValueError, TypeError):
         return f"{self.path}: {self.reason}"
 
 
+class InvalidRunNameError(StoreError, ValueError):
+    """A run cannot have this name."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)
+        self.name, self.reason = name, reason
+
+    def __str__(self) -> str:
+        shown = repr(self.name if len(self.name) <= 100 else self.name[:100] + "...")
+        return f"{shown} is no name for a run: {self.reason}; choose another one"
+
+
 class RolloutExistsError(StoreError):
     """The rollout is already recorded, and the caller chose ``on_conflict="error"``."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from slime_store.codecs.documents.classes import why_no_exact_exception
 from slime_store.mapping.fields import ARRAY_FIELDS
 from slime_store.types.duck import is_sample
 
@@ -25,12 +26,13 @@ _ATOMS = (str, int, float, bool, bytes, type(None))
 def snapshot(tree: Any, *, arrays: bool = False) -> Any:
     """Return a copy of nested samples that later changes to them do not reach.
 
-    Lists, dicts, sets, deques and records are copied, down to 60 levels. What lies deeper, records that refuse to be
-    copied, and images, which generation replaces but does not change, are shared. Costs about 3 ns a token and field.
+    Lists, dicts, sets, deques, records and the exceptions that can be stored are copied, down to 60 levels. What lies
+    deeper, records that refuse to be copied, and images, which generation replaces but does not change, are shared.
+    Costs about 3 ns a token and field.
 
     Args:
         tree: the samples.
-        arrays: copy arrays and tensors as well; else they are shared too.
+        arrays: copy arrays, structured scalars and tensors as well; else they are shared too.
     """
     return _copy(tree, _Seen() if arrays else {}, 0)
 
@@ -40,7 +42,7 @@ class _Seen(dict[int, Any]):
 
 
 def _copy(value: Any, seen: dict[int, Any], depth: int) -> Any:
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _ATOMS or depth > _MAX_DEPTH:
         return value
     known = seen.get(id(value))
@@ -73,6 +75,11 @@ def _copy(value: Any, seen: dict[int, Any], depth: int) -> Any:
         return _copy_record(value, seen, depth)
     elif isinstance(value, tuple) and hasattr(kind, "_make"):
         copied = seen[id(value)] = kind._make(_copy(item, seen, depth + 1) for item in value)
+    elif isinstance(value, BaseException):
+        if why_no_exact_exception(value) is not None:
+            return value
+        copied = seen[id(value)] = kind.__new__(kind)
+        copied.args = tuple(_copy(item, seen, depth + 1) for item in value.args)
     elif isinstance(seen, _Seen):
         copied = seen[id(value)] = _copy_array(value, seen, depth)
     else:
@@ -96,6 +103,14 @@ def _copy_array(value: Any, seen: _Seen, depth: int) -> Any:
                 for index in np.ndindex(value.shape):
                     copied[index] = _copy(value[index], seen, depth + 1)
             return copied
+        if isinstance(value, np.void):  # a structured one is a view of the array that it was taken from
+            scalar: Any = value
+            copied = copy.copy(scalar)
+            if value.flags.writeable:
+                return copied
+            frozen = np.asarray(copied)
+            frozen.flags.writeable = False
+            return frozen[()]
         if torch is not None and isinstance(value, torch.Tensor):
             if type(value) is not torch.Tensor:
                 return copy.deepcopy(value)

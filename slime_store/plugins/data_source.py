@@ -66,6 +66,10 @@ class RecordingDataSource:
     def save(self, rollout_id: int) -> None:
         """Save the wrapped source's state as it does itself, and note the checkpoint, when its rollout is stored.
 
+        One whose rollout is lost or in the spool is not noted: where its data source was, the store does not know, so
+        that resuming from there would begin the prompts anew. `Run.resume` goes from the one before, and pruning keeps
+        what that needs. The framework may still load it, and then keeps its own file's state.
+
         Raises:
             StoreError: only with ``slime_store_on_error: raise``: something before the checkpoint is not stored.
         """
@@ -77,9 +81,12 @@ class RecordingDataSource:
         if not session.is_used:
             session.is_used = True  # said once
             warn("nothing is recorded, since no rollout came through it; set --rollout-function-path to slime_store's")
-        session.recorder.flush()  # a checkpoint whose rollout is not stored is no place to resume from
+        session.recorder.flush()
         session.guard.check()
-        session.guard.run("note a checkpoint", lambda: session.run.recovery.record_checkpoint(rollout_id))
+        if rollout_id in session.recorder.stored:
+            session.guard.run("note a checkpoint", lambda: session.run.recovery.record_checkpoint(rollout_id))
+        else:
+            warn("the checkpoint after rollout %s is not noted, since that rollout is not in the store", rollout_id)
 
     def load(self, rollout_id: int | None = None) -> None:
         """Load the wrapped source's state as it does itself, then put it to where the checkpoint's rollout ended.
@@ -126,7 +133,11 @@ class RecordingDataSource:
             return
         state = session.run.recovery.load_state(checkpoint, sample_type=session.framework.sample_type)
         if state is None:
-            warn("no data source state is recorded for rollout %d; keeping the one of the checkpoint", checkpoint)
+            warn(
+                "no data source state is recorded for rollout %d; keeping the one of the checkpoint, which with "
+                "asynchronous training is one batch ahead",
+                checkpoint,
+            )
         else:
             self.put_back(state)
             say("the data source is where rollout %d ended", checkpoint)

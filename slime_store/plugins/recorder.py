@@ -45,10 +45,15 @@ class Recorder:
         run: opens the run; called in the recording thread.
         guard: counts and logs failures.
         spool: where refused things go.
+
+    Attributes:
+        n_bytes: of the rollout that was stored last.
+        stored: the train rollouts of this session that are in the store, be it that it adopted them.
     """
 
     def __init__(self, run: Callable[[], Run], guard: Guard, spool: Spool) -> None:
         self.n_bytes = 0
+        self.stored: set[int] = set()
         self._run = run
         self._guard = guard
         self._spool = spool
@@ -75,6 +80,8 @@ class Recorder:
         else:
             if isinstance(info, RolloutInfo):
                 self.n_bytes = info.n_bytes
+                if info.kind == "train":
+                    self.stored.add(info.rollout_id)
             return
         try:
             self._spool.keep(item)

@@ -67,6 +67,7 @@ def train_rollout(
     session.has_generated = True
     session.guard.run("note a weight version", lambda: session.note_weight_version(weight_version, rollout_id))
     session.guard.run("follow the groups", lambda: _start_tracking(session, wrapped, rollout_id))
+    session.recorder.stored.discard(rollout_id)
     output = generate()
     samples, given = as_train(output)
     started = timer()
@@ -121,6 +122,7 @@ def _adopt(session: PluginSession, info: RolloutInfo, source: Any) -> RolloutFnT
     if isinstance(source, RecordingDataSource):
         source.put_back(recovery.load_state(number, attempt=attempt, sample_type=kind))
     session.guard.run(f"note the adoption of rollout {number}", lambda: recovery.adopt(info))
+    session.recorder.stored.add(number)
     say("rollout %d is served from the store: %d samples were not generated again", number, info.n_samples)
     if info.placeholders:
         warn("in rollout %d placeholders stand for what could not be stored: %s", number, ", ".join(info.placeholders))

@@ -10,7 +10,9 @@ from typing import Any
 
 from slime_store.codecs.documents import is_clean
 from slime_store.config import StoreConfig
-from slime_store.errors import InvalidUrlError, SettingsError
+from slime_store.errors import InvalidUrlError, RunNotFoundError, SettingsError, StoreError, StoreNotFoundError
+from slime_store.mapping.text import MAX_INDEXED
+from slime_store.store import SampleStore
 
 PREFIX = "slime_store_"
 _MODES = ("record", "resume", "replay")
@@ -90,15 +92,29 @@ class PluginSettings:
         return settings
 
     def check_place(self) -> None:
-        """Refuse an SQLite store whose directory is missing, before training starts: no rollout would be recorded.
+        """Refuse what no rollout could be recorded to, before training starts.
 
         Raises:
-            SettingsError: it is missing.
+            SettingsError: an SQLite store's directory is missing, or a new run's name is too long.
         """
         path = StoreConfig.parse(self.url).path
         if path is not None and not path.parent.is_dir():
             why = f"the directory {path.parent} does not exist on {socket.gethostname()}"
             raise SettingsError(PREFIX + "url", f"{why}; make it, or mount it on every node of the rollout manager")
+        if len(self.run) > MAX_INDEXED and self.mode != "replay" and not self._is_run():
+            why = f"the name of a new run has at most {MAX_INDEXED} characters, not {len(self.run):,}"
+            raise SettingsError(PREFIX + "run", why)
+
+    def _is_run(self) -> bool:
+        """Return whether the run is there already, or may be, since the store cannot be looked at."""
+        try:
+            with SampleStore.open(self.url, read_only=True) as store:
+                store.run(self.run, create=False)
+        except (StoreNotFoundError, RunNotFoundError):
+            return False
+        except StoreError:
+            return True
+        return True
 
     def _check(self) -> None:
         _one_of("mode", self.mode, _MODES)

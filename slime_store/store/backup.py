@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +10,10 @@ from sqlalchemy import Engine
 
 from slime_store.blobs import BlobDirectory, sync_directory
 from slime_store.config import StoreConfig
-from slime_store.database import copy_pages, draft_of, engine_config, publish, read, translated
+from slime_store.database import copy_pages, engine_config, publish, read, translated
 from slime_store.errors import BackupError
 from slime_store.repositories.blobs import BlobRepository
+from slime_store.store.backup_drafts import backup_draft, remove_left_overs, unmark
 from slime_store.store.copying import copy_snapshot
 from slime_store.store.handle import StoreHandle
 from slime_store.types.reports import BackupReport
@@ -64,44 +64,46 @@ def _copy(engine: Engine, directory: BlobDirectory | None, draft: Path) -> tuple
 
 
 def _publish(path: str | os.PathLike[str], fill: Callable[[Path], tuple[str, ...]]) -> BackupReport:
-    """Fill a draft beside the target, then give both, directory and database, their names: all or nothing."""
+    """Fill a draft beside the target, then give both, directory and database, their names: all or nothing.
+
+    What killed backups have left in that directory goes first: they may have had the same name.
+    """
     target = Path(path).expanduser().absolute()
     directory = BlobDirectory.beside(target)
+    remove_left_overs(target.parent)
     for existing in (target, directory.root, Path(f"{target}-wal"), Path(f"{target}-journal")):
         if os.path.lexists(existing):
             raise BackupError(str(target), f"{existing.name} exists already; choose another name, or remove it")
     if not target.parent.is_dir():
         raise BackupError(str(target), f"the directory {target.parent} does not exist")
-    draft = draft_of(target)
-    drafts = BlobDirectory.beside(draft)
     try:
-        missing = fill(draft)
-        size = draft.stat().st_size
-        names = list(drafts.names())
-        file_bytes = drafts.size_bytes()
-        if names:
-            os.rename(drafts.root, directory.root)
-        try:
-            publish(draft, target)
-        except BaseException:
+        with backup_draft(target) as draft:
+            drafts = BlobDirectory.beside(draft)
+            missing = fill(draft)
+            size = draft.stat().st_size
+            names = list(drafts.names())
+            file_bytes = drafts.size_bytes()
             if names:
-                os.rename(directory.root, drafts.root)
-            raise
-        sync_directory(target.parent)
+                os.rename(drafts.root, directory.root)
+            try:
+                publish(draft, target)
+            except BaseException:
+                if names:
+                    os.rename(directory.root, drafts.root)
+                raise
+            unmark(directory)
+            sync_directory(target.parent)
     except FileExistsError:
         raise BackupError(str(target), f"{target.name} exists already; choose another name, or remove it") from None
     except OSError as error:
         raise BackupError(str(target), error.strerror or str(error)) from error
-    finally:
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            Path(f"{draft}{suffix}").unlink(missing_ok=True)
-        shutil.rmtree(drafts.root, ignore_errors=True)
     return BackupReport(str(target), size, len(names), file_bytes, missing)
 
 
 def backup_name(config: StoreConfig, revision: str) -> Path:
     """Return a free name for the backup before an upgrade, beside the store."""
     assert config.path is not None
+    remove_left_overs(config.path.parent)
     for number in range(1, 1000):
         suffix = "" if number == 1 else f".{number}"
         path = config.path.with_name(f"{config.path.name}.schema-{revision}.backup{suffix}")

@@ -219,6 +219,7 @@ class StoreHandle:
         self.sessions.end()
         if self._engine is not None:
             self._engine.dispose()
+            self._engine.pool.dispose()  # the new one: it keeps nothing of a thread that was about to connect
 
     def _close_late(self) -> None:
         with contextlib.suppress(BackgroundRecordError):  # the log has it; what ends now may be an exception itself

@@ -65,7 +65,7 @@ class Questions:
 
 @closed_if_interrupted
 def asking(source: Source, where: SampleFilter | None) -> Iterator[Questions]:
-    """Open a read transaction on a source. It never waits for a writer, and no writer for it.
+    """Open a read transaction on a source, which waits for a writer, or makes one wait, as `database.read` says.
 
     Raises:
         TypeError: the source is no run and no store, or the filter no filter.

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from slime_store.codecs.documents import is_clean
 from slime_store.config import StoreConfig
 from slime_store.database import reconnecting
+from slime_store.errors import InvalidRunNameError
+from slime_store.mapping.text import MAX_INDEXED
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.stats import count_everything, database_bytes
 from slime_store.store.handle import StoreHandle
@@ -46,8 +48,10 @@ class SampleStore:
 
         Args:
             url: a path, ``sqlite:///PATH``, ``postgresql+psycopg://USER:PASSWORD@HOST/DATABASE``, or ":memory:".
-            read_only: never create, migrate or write; readers neither block nor slow a writer.
-            busy_timeout: seconds to wait for another writer; default 60.
+            read_only: never create, migrate or write. Readers neither block nor slow a writer, but for an SQLite store
+                with a rollback journal, as on a network file system: there a commit waits for the readers' queries
+                that are under way, and they for it.
+            busy_timeout: seconds to wait for another writer, or with a rollback journal for readers; default 60.
 
         Raises:
             InvalidUrlError: this does not name a store.
@@ -74,22 +78,27 @@ class SampleStore:
         """Return a run, adding it unless it is present.
 
         Args:
-            name: unique in the store.
+            name: unique in the store; that of a new run has at most 600 characters, which the indexes of every
+                database take.
             config: what this start was configured with; any document. ``RunInfo.config`` is that of the first start;
                 each session keeps its own.
             create: False: the run must be present.
 
         Raises:
             RunNotFoundError: it is not present, and ``create`` is False or the store is read-only.
+            InvalidRunNameError: it is no text, empty, holds NUL or a lone surrogate, or is too long for a new run.
         """
         if not isinstance(name, str) or not name or not is_clean(name):
-            raise ValueError(f"a run's name is text without NUL and lone surrogates, not {name!r}")
+            given = name if isinstance(name, str) else repr(name)
+            raise InvalidRunNameError(given, "that is text, not empty, without NUL and lone surrogates")
         handle = self._handle
         document = encode_inline(config, "config")
         with handle.reading() as connection:  # a run that is there needs no write, which might have to wait
             runs = RunRepository(connection)
             pk = runs.find(name) if create and not handle.config.read_only else runs.get(name).id
             lacks = pk is not None and document != "null" and not runs.has_config(pk)
+        if pk is None and len(name) > MAX_INDEXED:
+            raise InvalidRunNameError(name, f"it has {len(name):,} characters, and a new one at most {MAX_INDEXED}")
         if pk is None or (lacks and create and not handle.config.read_only):
             with handle.writing("add a run") as connection:
                 pk = RunRepository(connection).ensure(name, document, utc_now())
@@ -130,7 +139,8 @@ class SampleStore:
         Args:
             fix: delete what nothing refers to (prompts, blobs, side files) and what crashed processes left; never
                 anything of a rollout, and no rows while the database itself is damaged.
-            grace_seconds: side files that no row names yet are left alone while they are younger than this.
+            grace_seconds: side files that no row names yet are left alone while they are younger than this, and what
+                may be a store or a backup in the making, unless its process is known to be gone.
             progress: called with (rollouts done, rollouts) after each.
 
         Raises:
@@ -146,8 +156,9 @@ class SampleStore:
 
         Others may go on writing. Side files are linked into ``PATH-blobs`` where both are on one file system, else
         copied. A PostgreSQL store becomes an SQLite file, which ``copy_store`` brings back. The backup has its name
-        when all of it is on disk; before, there is nothing at ``path``. A store in memory can be backed up too. Memory
-        stays at a few MB, of a PostgreSQL store at about two payloads and 16 MB.
+        when all of it is on disk; before, there is nothing at ``path``. What killed backups have left in that directory
+        is removed first. A store in memory can be backed up too. Memory stays at a few MB, of a PostgreSQL store at
+        about two payloads and 16 MB.
 
         Raises:
             BackupError: there is something at ``path``, or it cannot be written.

@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 from slime_store.database import filesystem_type, read, settle_journal, write
 from slime_store.database import sqlite as sqlite_module
 from slime_store.database.filesystem import NetworkFileSystemWarning, is_network
-from slime_store.errors import DamagedStoreError, ReadOvertakenError, StoreNotFoundError
+from slime_store.errors import DamagedStoreError, ReadOvertakenError, StoreBusyError, StoreNotFoundError
 from tests.database.conftest import MakeEngine, insert
 
 
@@ -57,6 +57,38 @@ def test_a_new_file_has_our_page_size_our_mark_and_a_write_ahead_log(make_store:
 def network(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Say that every file is on a file system of this type from now on."""
     return lambda kind: monkeypatch.setattr("slime_store.database.filesystem.filesystem_type", lambda _path: kind)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_h3_with_a_rollback_journal_a_commit_waits_for_readers_as_long_as_it_may(
+    make_store: MakeEngine, make_engine: MakeEngine, tmp_path: Path, network: Callable[[str], None], waits: bool
+) -> None:
+    network("nfs4")
+    path = tmp_path / "s.db"
+    make_store(path)
+    reader, writer = make_engine(path, read_only=True), make_engine(path, busy_timeout=20 if waits else 0.1)
+    inside, outcome = threading.Event(), list[str]()
+
+    def write_one() -> None:
+        inside.wait()
+        try:
+            insert(writer, 1)
+            outcome.append("written")
+        except StoreBusyError:
+            outcome.append("busy")
+
+    thread = threading.Thread(target=write_one)
+    thread.start()
+    with read(reader) as connection:
+        n_rows = connection.exec_driver_sql("SELECT count(*) FROM t").scalar_one()
+        inside.set()
+        thread.join(0.2 if waits else 20)
+        assert outcome == ([] if waits else ["busy"])
+        assert connection.exec_driver_sql("SELECT count(*) FROM t").scalar_one() == n_rows == 0
+    thread.join()
+    assert outcome == (["written"] if waits else ["busy"])
+    insert(writer, 2)
+    assert count(reader) == (2 if waits else 1)
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "wekafs", "fuse.sshfs"])

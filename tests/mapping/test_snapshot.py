@@ -62,6 +62,54 @@ def test_tensors_are_shared_and_what_lies_in_two_places_stays_one() -> None:
     assert first.metadata["m"] is not shared
 
 
+def _frozen(array: Any) -> Any:
+    view = array[:]
+    view.flags.writeable = False
+    return view
+
+
+def test_structured_scalars_are_copied_as_they_are() -> None:
+    rows = np.array([(1, 2.0, [3, 4]), (5, 6.0, [7, 8])], dtype=[("a", ">i4"), ("b", "f8"), ("c", "i2", (2,))])
+    records = rows.view(np.recarray)
+    frozen = rows.copy()
+    sample = Sample(
+        metadata={"void": rows[1], "record": [records[1]], "frozen": _frozen(frozen)[1], "raw": np.void(b"ab")}
+    )
+    expected = Sample(
+        metadata={
+            "void": rows.copy()[1],
+            "record": [rows.copy().view(np.recarray)[1]],
+            "frozen": _frozen(rows.copy())[1],
+            "raw": np.void(b"ab"),
+        }
+    )
+    taken = snapshot([sample], arrays=True)
+    assert snapshot([sample])[0].metadata["void"] is sample.metadata["void"]
+    rows[1] = (9, 9.0, [9, 9])
+    frozen[1] = (9, 9.0, [9, 9])
+    assert_same(taken, [expected])
+    assert taken[0].metadata["frozen"].item()[:2] == (5, 6.0) and not taken[0].metadata["frozen"].flags.writeable
+
+
+def test_exceptions_are_copied_where_they_can_be_stored() -> None:
+    class Own(Exception):
+        pass
+
+    given = [ValueError([1], {"a": [2]}), KeyError("key"), MemoryError(), Own([1]), FileNotFoundError(2, [1])]
+    given[0].args[0].append(given[0])
+    try:
+        raise TypeError([1])
+    except TypeError as error:
+        given.append(error)
+    sample = Sample(metadata={"errors": given})
+    errors = snapshot(sample).metadata["errors"]
+    given[0].args[1]["a"].append(3)
+    assert type(errors[0]) is ValueError and errors[0].args[1] == {"a": [2]}
+    assert errors[0].args[0][1] is errors[0]
+    assert type(errors[1]) is KeyError and errors[1].args == ("key",)
+    assert all(copied is error for copied, error in zip(errors[3:], given[3:], strict=True))
+
+
 def test_a_cycle_is_no_obstacle() -> None:
     sample = Sample()
     sample.metadata["me"] = sample.metadata

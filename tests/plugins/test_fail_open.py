@@ -142,6 +142,51 @@ def test_a_full_disk_leads_to_the_spool_and_the_store_is_used_again_when_there_i
         assert [info.rollout_id for info in store.run("run", create=False).rollouts()] == [0, 2]
 
 
+def test_a_checkpoint_whose_rollout_is_not_in_the_store_is_not_noted(
+    args: Args, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH)
+    real, asked = prepared.write_rollout, {1: "store.db", 3: ""}  # spooled; lost
+
+    def write(handle: Any, request: Any, *rest: Any) -> Any:
+        at = asked.get(request.rollout_id)
+        return real(handle, request, *rest) if at is None or (at and handle.config.path.name != at) else _full()
+
+    monkeypatch.setattr(prepared, "write_rollout", write)
+    source = StoreSource(options)
+    source.load(-1)
+    noted = []
+    for number in range(5):
+        given.will_return(number, [group(number)])
+        source.get_samples(1)
+        generate_rollout(options, number, source)
+        source.save(number)
+        with SampleStore.open(tmp_path / "store.db", read_only=True) as store:
+            point = store.run("run", create=False).resume()
+            noted.append((point.checkpoint_rollout_id, point.next_rollout_id))
+            assert point.state["sample_offset"] == point.checkpoint_rollout_id + 1
+    assert noted == [(0, 1), (0, 1), (2, 3), (2, 3), (4, 5)]
+    assert [number for number in range(5) if f"after rollout {number} is not noted" in caplog.text] == [1, 3]
+
+
+def test_a_checkpoint_after_an_adopted_rollout_is_noted(args: Args, tmp_path: Path) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH)
+    for _ in range(2):
+        source = StoreSource(options)
+        source.load(-1)
+        given.will_return(0, [group(0)])
+        generate_rollout(options, 0, source)
+        session_of(options, FAKE).flush()
+        sessions.forget_sessions()
+    assert given.calls == [(False, 0)]
+    source = StoreSource(options)
+    source.load(-1)
+    generate_rollout(options, 0, source)
+    source.save(0)
+    with SampleStore.open(tmp_path / "store.db", read_only=True) as store:
+        assert store.run("run", create=False).resume().checkpoint_rollout_id == 0
+
+
 @pytest.mark.parametrize(
     "error", [StoreFullError("record a rollout", "no space left"), OSError("gone"), RuntimeError("a fault of ours")]
 )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
+from slime_store import SampleStore
 from slime_store.errors import RunNotFoundError, SettingsError, StoreNotFoundError
 from slime_store.plugins.settings import PluginSettings
 from slime_store.plugins.slime import StoreDataSource, generate_rollout
+from slime_store.repositories.runs import RunRepository
 
 GOOD = {"slime_store_url": "/somewhere/store.db", "slime_store_run": "run"}
 
@@ -53,6 +56,20 @@ def test_wrong_settings_are_refused_by_name(what: str) -> None:
         StoreDataSource(args)
     with pytest.raises(SettingsError, match=message):
         generate_rollout(args, 0, None)
+
+
+def test_a_new_run_with_a_name_that_no_store_takes_is_refused_before_anything_is_generated(
+    args: Callable[..., Namespace], tmp_path: Any
+) -> None:
+    from tests.plugins.fake_framework.plugin import StoreSource
+
+    for _ in range(2):  # no store; no such run in it
+        with pytest.raises(SettingsError, match="slime_store_run: the name of a new run has at most 600 characters"):
+            StoreSource(args(slime_store_run="a" * 601))
+        SampleStore.open(tmp_path / "store.db").close()
+    with SampleStore.open(tmp_path / "store.db") as store, store._handle.writing("make an old run") as connection:
+        RunRepository(connection).ensure("a" * 601, "null", datetime.now(timezone.utc))
+    StoreSource(args(slime_store_run="a" * 601))
 
 
 def test_a_store_in_a_directory_that_is_not_there_is_refused_before_anything_is_generated(

@@ -11,6 +11,7 @@ import pytest
 
 from slime_store import SampleStore
 from slime_store.config import StoreConfig
+from slime_store.database import read
 from slime_store.store import handle as handle_module
 from slime_store.store.handle import StoreHandle
 
@@ -70,3 +71,32 @@ def test_a_thread_that_comes_while_a_store_opens_finds_it_open_as_a_whole(
         other.join(60)
     assert errors == []
     handle.close()
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_a_connection_that_is_in_use_while_the_store_is_closed_is_closed_when_its_transaction_ends(
+    store_url: str, has_begun: bool
+) -> None:
+    store = SampleStore.open(store_url)
+    engine = store._handle.engine
+    connections: list[Any] = []
+    inside, closed = threading.Event(), threading.Event()
+
+    def work() -> None:
+        if not has_begun:
+            inside.set()
+            closed.wait(60)
+        with read(engine) as connection:
+            connections.append(connection.connection.driver_connection)
+            inside.set()
+            assert closed.wait(60)
+            connection.exec_driver_sql("SELECT 1")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    inside.wait(60)
+    store.close()
+    closed.set()
+    thread.join()
+    with pytest.raises(Exception, match="closed"):
+        connections[0].execute("SELECT 1")

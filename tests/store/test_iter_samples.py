@@ -79,6 +79,14 @@ CONDITIONS: dict[str, tuple[dict[str, Any], Test]] = {
         {"rollout_ids": [n * n + 1 for n in range(400)]},
         lambda kind, number, s: number in (2, 5),
     ),
+    "a range of all": (
+        {"rollout_ids": range(-(2**63), 2**63 - 1, 5)},
+        lambda kind, number, s: (number + 2**63) % 5 == 0,
+    ),
+    "a range with a step of more than 64 bits": (
+        {"rollout_ids": range(5 - 2**63, 2**63 - 1, 2**63)},
+        lambda kind, number, s: number == 5,
+    ),
     "no ids": ({"rollout_ids": []}, lambda kind, number, s: False),
     "an empty range": ({"rollout_ids": range(3, 3)}, lambda kind, number, s: False),
     "from an id on": ({"rollout_ids": "2:"}, lambda kind, number, s: number >= 2),

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 import torch
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 
 from slime_store import Sample, SampleFilter, SampleStore
 from slime_store.errors import (
+    InvalidRunNameError,
     ReadOnlyStoreError,
     RolloutNotFoundError,
     RunNotFoundError,
@@ -70,6 +71,29 @@ def test_a_name_that_a_database_cannot_hold_is_refused(store_url: str, name: Any
         with pytest.raises(ValueError, match="name"):
             store.run(name)
         assert store.runs() == []
+
+
+@pytest.mark.parametrize("letter", ["a", "\N{GRINNING FACE}"])
+def test_a_new_run_has_a_name_that_every_index_takes(store_url: str, letter: str) -> None:
+    random = "".join(chr(ord(letter) + byte % 26) for byte in os.urandom(600))  # which no database can compress
+    with opened(store_url) as store:
+        assert store.run(random).name == random
+        with pytest.raises(InvalidRunNameError, match="has 601 characters, and a new one at most 600"):
+            store.run(random + letter)
+        with pytest.raises(RunNotFoundError):
+            store.run(random + letter, create=False)
+        assert [info.name for info in store.runs()] == [random]
+
+
+def test_a_run_whose_name_is_longer_from_of_old_goes_on(store_url: str) -> None:
+    name = "a" * 1000
+    with opened(store_url) as store:
+        store.run("a")
+        with store._handle.writing("rename") as connection:
+            connection.execute(text("UPDATE runs SET name = :name"), {"name": name})
+        run = store.run(name, config={"lr": 1.0})
+        assert run.record_train(0, make_train_output(1, 1)).run == name
+        assert store.runs()[0].config == {"lr": 1.0}
 
 
 # -- sessions -------------------------------------------------------------------------------------------

@@ -240,16 +240,25 @@ def _encode_record(value: Record, encoder: DocumentEncoder) -> Any:
 
 def _encode_exception(value: BaseException, encoder: DocumentEncoder) -> Any:
     cls = type(value)
-    if getattr(builtins, cls.__name__, None) is not cls or issubclass(cls, (OSError, UnicodeError, ImportError)):
-        return encoder.unsupported(value, f"{type_name(cls)} is not an exception that can be stored exactly")
-    if value.__traceback__ is not None or value.__cause__ is not None or value.__context__ is not None:
-        return encoder.unsupported(value, "an exception with a traceback, cause or context cannot be stored exactly")
-    if value.__dict__ or isinstance(value, (StopIteration, SystemExit, SyntaxError, NameError, AttributeError)):
-        return encoder.unsupported(value, "an exception with attributes of its own cannot be stored exactly")
-    if cls.__name__.endswith("ExceptionGroup"):
-        return encoder.unsupported(value, "exception groups cannot be stored exactly")
+    reason = why_no_exact_exception(value)
+    if reason is not None:
+        return encoder.unsupported(value, reason)
     args = [encoder.encode(item, f".args[{i}]") for i, item in enumerate(value.args)]
     return {"$exception": [cls.__name__, {"$tuple": args}]}
+
+
+def why_no_exact_exception(value: BaseException) -> str | None:
+    """Return why an exception is more than its class and its arguments, so that these cannot bring it back; or None."""
+    cls = type(value)
+    if getattr(builtins, cls.__name__, None) is not cls or issubclass(cls, (OSError, UnicodeError, ImportError)):
+        return f"{type_name(cls)} is not an exception that can be stored exactly"
+    if value.__traceback__ is not None or value.__cause__ is not None or value.__context__ is not None:
+        return "an exception with a traceback, cause or context cannot be stored exactly"
+    if value.__dict__ or isinstance(value, (StopIteration, SystemExit, SyntaxError, NameError, AttributeError)):
+        return "an exception with attributes of its own cannot be stored exactly"
+    if cls.__name__.endswith("ExceptionGroup"):
+        return "exception groups cannot be stored exactly"
+    return None
 
 
 def _decode_exception(body: list[Any], decoder: DocumentDecoder) -> BaseException:

@@ -24,6 +24,9 @@ from slime_store.models import (
 from slime_store.types import SampleFilter
 
 Condition = ColumnElement[bool]
+_FEW = 100
+"""Ids, or spans of them, that are compared with one by one."""
+
 _ON_SAMPLES = (
     "status",
     "group_index",
@@ -145,17 +148,20 @@ def path_of(key: str | tuple[str, ...]) -> tuple[str, ...]:
 def is_in(column: Any, ids: tuple[int, ...] | range) -> Condition:
     """Condition that a number is one of ``ids``, however many they are; a tuple is rising."""
     if isinstance(ids, range):
-        if not ids:
-            return false()
-        condition = and_(column >= ids[0], column <= ids[-1])
-        return condition if ids.step == 1 else and_(condition, (column - ids.start) % ids.step == 0)
+        if ids.step == 1 and ids:
+            return and_(column >= ids[0], column <= ids[-1])
+        if ids[_FEW:]:  # so the step is small: no difference or sum here leaves 64 bits, in which PostgreSQL calculates
+            step = ids.step
+            in_step = ((column % step) + step) % step == ids.start % step  # SQL's remainder has the number's sign
+            return and_(column >= ids[0], column <= ids[-1], in_step)
+        ids = tuple(ids)
     spans: list[tuple[int, int]] = []
     for number in ids:
         if spans and spans[-1][1] == number - 1:
             spans[-1] = (spans[-1][0], number)
         else:
             spans.append((number, number))
-    if len(spans) <= 100:
+    if len(spans) <= _FEW:
         return or_(false(), *[column.between(*span) for span in spans])
     # more ids than some builds take bind variables: as literals, which are whole numbers and nothing else
     return or_(false(), column.in_([literal_column(str(int(number))) for number in ids]))

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from slime_store.database import chunked
+from slime_store.store.backup_drafts import LeftOver, left_overs
 from slime_store.store.handle import StoreHandle
 from slime_store.store.verification.findings import Findings
 
 GRACE_SECONDS = 3600.0
 """Files younger than this may belong to a record whose transaction has not been committed yet."""
-
-_DRAFTS = ".slime_store-*"  # stores and backups in the making
 
 
 def check_side_files(handle: StoreHandle, findings: Findings, grace_seconds: float) -> None:
@@ -41,17 +40,26 @@ def check_side_files(handle: StoreHandle, findings: Findings, grace_seconds: flo
             else:
                 findings.unused_files.append(name)
                 findings.add("file_unused", f"no row names side file {name}", fixable=True)
-    for path in temporary_files(handle):
-        modified = _modified(path)
-        if modified is not None and modified <= old:
-            findings.add("file_temporary", f"{path.name} was left by a process that crashed", fixable=True)
+    names = [path.name for path in temporary_files(handle, grace_seconds)]
+    for left_over in drafts_left_over(handle, grace_seconds):
+        names += left_over.names
+    for name in names:
+        findings.add("file_temporary", f"{name} was left by a process that crashed", fixable=True)
 
 
-def temporary_files(handle: StoreHandle) -> Iterator[Path]:
-    """Yield files with temporary names, in the directory of side files and beside the database."""
-    if handle.directory is not None and handle.config.path is not None:
-        yield from sorted(handle.directory.root.glob("*/*.blob.tmp"))
-        yield from sorted(path for path in handle.config.path.parent.glob(_DRAFTS) if path.is_file())
+def temporary_files(handle: StoreHandle, grace_seconds: float) -> Iterator[Path]:
+    """Yield old files with temporary names in the directory of side files."""
+    if handle.directory is not None:
+        for path in sorted(handle.directory.root.glob("*/*.blob.tmp")):
+            modified = _modified(path)
+            if modified is not None and modified <= time.time() - grace_seconds:
+                yield path
+
+
+def drafts_left_over(handle: StoreHandle, grace_seconds: float) -> Iterator[LeftOver]:
+    """Yield the stores and backups beside the database that a killed process was making; see ``left_overs``."""
+    if handle.config.path is not None:
+        yield from left_overs(handle.config.path.parent, grace_seconds)
 
 
 def _modified(path: Path) -> float | None:

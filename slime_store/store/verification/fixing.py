@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 
 from slime_store.database import chunked
 from slime_store.errors import DatabaseError
@@ -11,12 +10,12 @@ from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.prompts import PromptRepository
 from slime_store.store.handle import StoreHandle
 from slime_store.store.side_files import remove_files
-from slime_store.store.verification.files import temporary_files
+from slime_store.store.verification.files import drafts_left_over, temporary_files
 from slime_store.store.verification.findings import Findings
 
 
 def fix_what_is_safe(handle: StoreHandle, findings: Findings, grace_seconds: float) -> None:
-    """Delete prompts, blobs and side files that nothing refers to, and old temporary files.
+    """Delete prompts, blobs and side files that nothing refers to, and what killed processes have left.
 
     Each is looked at again inside the transaction that deletes it: a record may have found use for it meanwhile.
     """
@@ -33,11 +32,11 @@ def fix_what_is_safe(handle: StoreHandle, findings: Findings, grace_seconds: flo
     findings.mark_fixed("blob_unused")
     remove_unused_files(handle, findings.unused_files)
     findings.mark_fixed("file_unused")
-    old = time.time() - grace_seconds
-    for path in temporary_files(handle):
+    for path in temporary_files(handle, grace_seconds):
         with contextlib.suppress(OSError):
-            if path.stat().st_mtime <= old:
-                path.unlink()
+            path.unlink()
+    for left_over in drafts_left_over(handle, grace_seconds):
+        left_over.remove()
     findings.mark_fixed("file_temporary")
 
 
