@@ -4,6 +4,9 @@ A file is written under a temporary name, synced, and renamed to a name that is 
 that refers to it commits. So a row never points at a file that is not whole; a crash leaves at most files that no row
 names. Names are random, not the content's digest: whether content is shared is the database's to decide, in a
 transaction, and a file can be removed without asking who else may be about to use it.
+
+The directory itself may be a link, to a larger disk for example. Nothing in it may: a file, or a subdirectory, that is
+a link leads to what is none of the store's, and is neither read, copied nor deleted.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import shutil
 import stat
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 
 from slime_store.blobs.held import is_held
@@ -23,6 +28,7 @@ from slime_store.errors import BlobCorruptError, BlobMissingError
 
 _NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{32}\.blob")
 _TEMPORARY = ".tmp"
+_READING = os.O_RDONLY | os.O_CLOEXEC
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS, whose fsync leaves data in the drive's memory
 
 
@@ -82,8 +88,8 @@ class BlobDirectory:
         try:
             if _is_of_database(path):
                 raise BlobCorruptError(f"side file {name} is a link to a file of a database")
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # of a pipe nobody may write to
-            with open(descriptor, "rb") as file:
+            with self._opened(name) as file:
+                descriptor = file.fileno()
                 status = os.fstat(descriptor)
                 if not stat.S_ISREG(status.st_mode):
                     raise BlobCorruptError(f"side file {name} is no regular file")
@@ -107,9 +113,10 @@ class BlobDirectory:
 
         Raises:
             BlobMissingError: there is no such file.
+            BlobCorruptError: it is no regular one.
         """
         try:
-            return self._path(name).stat().st_size
+            return self._status(name).st_size
         except FileNotFoundError:
             raise BlobMissingError(name) from None
 
@@ -117,22 +124,24 @@ class BlobDirectory:
         """Give another directory a file under the same name: linked where that is possible, else copied and synced.
 
         Files never change once they have their name, so both may have the same one. Returns False where there is no
-        such file. Call ``other.sync()`` when all are there.
+        such file, or no regular one. Call ``other.sync()`` when all are there.
         """
         source, target = self._path(name), other._path(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            os.link(source, target)
+            self._status(name)
+            os.link(source, target, follow_symlinks=False)
         except FileExistsError:
             return True
-        except FileNotFoundError:
+        except (FileNotFoundError, BlobCorruptError):
             return False
         except OSError:  # another file system, or one without links
             temporary = target.with_name(target.name + _TEMPORARY)
             try:
                 if _is_of_database(source):
                     return False
-                shutil.copyfile(source, temporary)
+                with self._opened(name) as file, open(temporary, "wb") as copy:
+                    shutil.copyfileobj(file, copy, 1 << 20)
             except FileNotFoundError:
                 return False
             with open(temporary, "rb") as file:
@@ -143,28 +152,65 @@ class BlobDirectory:
     def sync(self) -> None:
         """Make the names of all files outlive a loss of power."""
         if self.root.is_dir():
-            for path in sorted(path for path in self.root.iterdir() if path.is_dir()):
+            for path in self._subdirectories():
                 sync_directory(path)
             sync_directory(self.root)
 
     def remove(self, name: str) -> None:
-        """Delete a file; one that is gone already is no error."""
-        self._path(name).unlink(missing_ok=True)
+        """Delete a file; one that is gone already is no error.
+
+        Raises:
+            OSError: it cannot be deleted, or its subdirectory is a link.
+        """
+        path = self._path(name)
+        with contextlib.suppress(FileNotFoundError), _directory(path.parent) as parent:
+            os.unlink(path.name, dir_fd=parent)
 
     def names(self) -> Iterator[str]:
         """Yield the names of all whole files."""
-        for path in sorted(self.root.glob("*/*.blob")):
-            name = f"{path.parent.name}/{path.name}"
-            if _NAME.fullmatch(name):
-                yield name
+        for directory in self._subdirectories():
+            for path in sorted(directory.glob("*.blob")):
+                name = f"{directory.name}/{path.name}"
+                if _NAME.fullmatch(name):
+                    yield name
+
+    def temporary(self) -> Iterator[Path]:
+        """Yield the files that are not whole, or are left of a process that was killed."""
+        for directory in self._subdirectories():
+            yield from sorted(path for path in directory.glob(f"*.blob{_TEMPORARY}"))
 
     def size_bytes(self) -> int:
         """Return the bytes of all whole files."""
         total = 0
         for name in self.names():
-            with contextlib.suppress(FileNotFoundError):
-                total += (self.root / name).stat().st_size
+            with contextlib.suppress(OSError, BlobCorruptError):  # gone meanwhile, or no file
+                total += self._status(name).st_size
         return total
+
+    def _subdirectories(self) -> list[Path]:
+        try:
+            with os.scandir(self.root) as entries:
+                return sorted(self.root / each.name for each in entries if each.is_dir(follow_symlinks=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _status(self, name: str) -> os.stat_result:
+        """Return what is known of a file, itself and its subdirectory no links."""
+        path = self._path(name)
+        with _directory(path.parent) as parent:
+            status = os.stat(path.name, dir_fd=parent, follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode):
+            raise BlobCorruptError(f"side file {name} is no regular file")
+        return status
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[BufferedReader]:
+        """Open a file for reading. Of a pipe, nobody may ever write to the other end."""
+        path = self._path(name)
+        with _directory(path.parent) as parent:
+            descriptor = os.open(path.name, _READING | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
+        with open(descriptor, "rb") as file:
+            yield file
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
@@ -176,6 +222,16 @@ def _is_of_database(path: Path) -> bool:
     """Return whether a name leads to a file of an open database, whose locks would be gone if it was closed here."""
     status = os.lstat(path)
     return (stat.S_ISLNK(status.st_mode) or status.st_nlink > 1) and is_held(path)
+
+
+@contextmanager
+def _directory(path: Path) -> Iterator[int]:
+    """Give a descriptor of a directory that is no link."""
+    descriptor = os.open(path, _READING | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def sync_directory(path: Path) -> None:

@@ -37,6 +37,9 @@ def check_side_files(handle: StoreHandle, findings: Findings, grace_seconds: flo
                 continue
             if findings.is_damaged:
                 findings.add("file_unused", f"no row names side file {name}; it stays, since the database is damaged")
+            elif findings.lacks_payloads:
+                reason = "it may be one of those that are missing under the name that their row has"
+                findings.add("file_unused", f"no row names side file {name}; it stays: {reason}")
             else:
                 findings.unused_files.append(name)
                 findings.add("file_unused", f"no row names side file {name}", fixable=True)
@@ -50,7 +53,7 @@ def check_side_files(handle: StoreHandle, findings: Findings, grace_seconds: flo
 def temporary_files(handle: StoreHandle, grace_seconds: float) -> Iterator[Path]:
     """Yield old files with temporary names in the directory of side files."""
     if handle.directory is not None:
-        for path in sorted(handle.directory.root.glob("*/*.blob.tmp")):
+        for path in handle.directory.temporary():
             modified = _modified(path)
             if modified is not None and modified <= time.time() - grace_seconds:
                 yield path

@@ -33,6 +33,8 @@ DAMAGE_CODES = frozenset(
 )
 """While there is one of these, what looks unused may only look so."""
 
+_LOSSES = frozenset({"blob_missing", "blob_damaged", "array_damaged", "document_damaged"})
+
 
 @dataclass(frozen=True)
 class Place:
@@ -87,6 +89,11 @@ class Findings:
     def is_damaged(self) -> bool:
         """True when the database itself cannot be relied on."""
         return any(problem.code in DAMAGE_CODES for problem in self.problems)
+
+    @property
+    def lacks_payloads(self) -> bool:
+        """True when bytes are not where a row says."""
+        return any(problem.code in _LOSSES for problem in self.problems)
 
     def mark_fixed(self, code: str) -> None:
         """Note that every problem of a code was put right."""
