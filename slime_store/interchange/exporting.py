@@ -13,6 +13,7 @@ from slime_store.interchange.dumps import Kind
 from slime_store.interchange.files import TEMPLATE, path_of, whole_file
 from slime_store.interchange.portable import PortableSamples
 from slime_store.store import Run
+from slime_store.store.diagnosis import damage_named
 from slime_store.store.imports import find_extras
 from slime_store.types import SampleFilter, iter_leaf_samples
 
@@ -38,6 +39,7 @@ class ExportedFile:
     replaced: tuple[str, ...] = ()
 
 
+@damage_named
 def export_pt(
     run: Run, rollout_id: int, target: str | os.PathLike[str], *, kind: Kind = "train", attempt: int | None = None
 ) -> ExportedFile:
@@ -80,6 +82,7 @@ def export_pt(
     return ExportedFile(os.fspath(path), kind, int(rollout_id), number, len(samples), tuple(portable.replaced))
 
 
+@damage_named
 def export_run(
     run: Run,
     target: str | os.PathLike[str],

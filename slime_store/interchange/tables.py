@@ -17,6 +17,7 @@ from slime_store.interchange.parquet import ParquetWriter, import_pyarrow
 from slime_store.interchange.rows import RowMaker
 from slime_store.interchange.writers import CsvWriter, JsonLinesWriter, RowWriter
 from slime_store.store import Run, SampleStore
+from slime_store.store.diagnosis import damage_named
 from slime_store.store.located import count_samples, iter_located
 from slime_store.types import LocatedSample, Sample, SampleFilter
 
@@ -38,6 +39,7 @@ class ExportedTable:
     n_rows: int
 
 
+@damage_named
 def export_samples(
     source: Run | SampleStore,
     target: str | os.PathLike[str] | IO[bytes],

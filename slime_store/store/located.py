@@ -11,6 +11,7 @@ from slime_store.errors import SampleNotFoundError
 from slime_store.mapping.encode import prompt_digest
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.selection import LAYOUTS, PLACE, SelectionRepository
+from slime_store.store.diagnosis import damage_named
 from slime_store.store.infos import attempt_number, rollout_number
 from slime_store.store.loading import sample_class
 from slime_store.store.run import Run
@@ -62,6 +63,7 @@ def iter_located(
             yield LocatedSample(_place(row, position, datasets.get(position)), sample)
 
 
+@damage_named
 @reconnecting
 def load_sample(
     run: Run,
@@ -104,6 +106,7 @@ def load_sample(
     return LocatedSample(_place(row, position, datasets.get(position)), page[0][1])
 
 
+@damage_named
 @reconnecting
 def count_samples(source: Source, where: SampleFilter | None = None) -> int:
     """Return how many samples meet a filter. Reads no sample, unless the filter asks for metadata."""
@@ -120,6 +123,7 @@ def _pk_of(source: Source) -> int | None:
     return source._pk if isinstance(source, Run) else None
 
 
+@damage_named
 @reconnecting
 def _datasets(source: Source, rollout_pk: int) -> dict[int, str]:
     with source._handle.reading() as connection:

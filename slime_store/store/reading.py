@@ -11,6 +11,7 @@ from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
 from slime_store.store import loading, walking
+from slime_store.store.diagnosis import damage_named
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import (
     attempt_number,
@@ -164,6 +165,7 @@ class RunReader:
         kind = loading.sample_class(sample_type)
         return walking.iter_samples(self._handle, self._pk, where or SampleFilter(), wanted, batch_size, kind)
 
+    @damage_named
     @reconnecting
     def rollouts(self, kind: Literal["train", "eval"] | None = None, *, attempts: bool = False) -> list[RolloutInfo]:
         """Return what is recorded: train first, then by rollout id.
@@ -203,6 +205,7 @@ class RunReader:
         with self._handle.reading() as connection:
             return run_info(RunRepository(connection).get(self.name))
 
+    @damage_named
     @reconnecting
     def sessions(self) -> list[SessionInfo]:
         """Return every process that wrote to the run, oldest first."""
@@ -210,6 +213,7 @@ class RunReader:
             rows = RunRepository(connection).sessions(self._pk)
         return [session_info(row) for row in rows]
 
+    @damage_named
     @reconnecting
     def weight_versions(self) -> list[WeightVersionInfo]:
         """Return every weight version of the run, in the order of first use."""

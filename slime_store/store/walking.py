@@ -17,6 +17,7 @@ from slime_store.repositories.blobs import DocumentBlobs
 from slime_store.repositories.retention import RetentionRepository
 from slime_store.repositories.samples import SampleRepository
 from slime_store.repositories.selection import LAYOUTS, N_BYTES, PLACE, SelectionRepository
+from slime_store.store.diagnosis import naming_damage
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import refuse_pruned
 from slime_store.store.loading import again_if_overtaken, rows_of
@@ -89,17 +90,18 @@ def iter_pages(
                     sample.metadata = sample_type().metadata
                 yield position, sample
 
-    for chunk in _by_samples(rollouts()):
-        found = positions_in(chunk)
-        for row in chunk:
-            positions = found.get(row.id, [])
-            asked = needed
-            if without and needed is None:
-                asked = frozenset(name for names in layouts_of(row.layouts) for name in names) - without
-            step = min(batch_size, _page_samples(row, asked))
-            for start in range(0, len(positions), step):
-                page = read_page(handle, row, positions[start : start + step], asked, sample_type)
-                yield row, matching(page)
+    with naming_damage(handle):
+        for chunk in _by_samples(rollouts()):
+            found = positions_in(chunk)
+            for row in chunk:
+                positions = found.get(row.id, [])
+                asked = needed
+                if without and needed is None:
+                    asked = frozenset(name for names in layouts_of(row.layouts) for name in names) - without
+                step = min(batch_size, _page_samples(row, asked))
+                for start in range(0, len(positions), step):
+                    page = read_page(handle, row, positions[start : start + step], asked, sample_type)
+                    yield row, matching(page)
 
 
 @reconnecting
