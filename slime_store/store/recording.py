@@ -127,10 +127,10 @@ def _write_rollouts(
             with translated(handle.config):  # side files are written here
                 prepared.append(prepare(rollout, known, writer))
         with handle.writing("record a rollout") as connection:
+            lock_shared_content(connection, exclusive=False)
             if tried and (stored := _stored_by(connection, first, tried)):
                 return stored
             blobs = handle.blobs(connection)
-            lock_shared_content(connection, exclusive=False)
             _lock_run(connection, handle, first, session_pk)
             recordings = [
                 _Recording(connection, handle.sessions, blobs, request, session_pk) for request, _ in rollouts
@@ -290,11 +290,13 @@ def _superseded(connection: sa.Connection, sessions: Sessions, request: RecordRe
     return [
         row.pk
         for row in rows
-        if row.session_pk not in under_way
-        and (
-            (row.pk <= newest_before and row.group_index in clearing.served)
-            or (row.rollout_id <= request.rollout_id and (clearing.whole or row.group_index in clearing.groups))
-            or (row.session_pk != session_pk and row.group_index not in clearing.keep)
+        if (row.pk <= newest_before and row.group_index in clearing.served)
+        or (
+            row.session_pk not in under_way
+            and (
+                (row.rollout_id <= request.rollout_id and (clearing.whole or row.group_index in clearing.groups))
+                or (row.session_pk != session_pk and row.group_index not in clearing.keep)
+            )
         )
     ]
 
