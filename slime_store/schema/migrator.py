@@ -15,6 +15,7 @@ from slime_store.config import StoreConfig
 from slime_store.database import (
     check_only_name,
     check_reading_name,
+    check_side_files,
     create_store_engine,
     draft_of,
     engine_config,
@@ -183,9 +184,10 @@ def create_file(config: StoreConfig, path: Path) -> None:
     if not path.parent.is_dir():
         raise InvalidUrlError(config.display_url, f"the directory {path.parent} does not exist")
     for suffix in ("-wal", "-journal"):  # SQLite would replay it into the new store
-        if Path(f"{path}{suffix}").exists():
+        if os.path.lexists(f"{path}{suffix}"):
             detail = f"the file is gone, but its log {path.name}{suffix} is there; restore the file, or remove the log"
             raise DamagedStoreError(config.display_url, detail)
+    check_side_files(path)
     draft = draft_of(path)
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
