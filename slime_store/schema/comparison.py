@@ -2,34 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, inspect
 
 from slime_store.models import Base
-from slime_store.schema.revisions import VERSION_TABLE
-
-
-def strangers(connection: Connection) -> list[str]:
-    """Name the triggers on our tables, and the views in the place of one: they decide what is stored and read.
-
-    None is ever ours. Costs one small query.
-    """
-    names = {VERSION_TABLE, *Base.metadata.tables}
-    if connection.dialect.name == "sqlite":
-        found = connection.exec_driver_sql("SELECT type, name, tbl_name FROM sqlite_master WHERE type != 'index'")
-        rows = [(kind, name, table) for kind, name, table in found if kind in ("trigger", "view")]
-    else:
-        query = text(
-            "SELECT 'trigger', t.tgname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
-            "WHERE NOT t.tgisinternal AND c.relnamespace = current_schema()::regnamespace "
-            "UNION SELECT 'view', c.relname, c.relname FROM pg_class c "
-            "WHERE c.relkind IN ('v', 'm') AND c.relnamespace = current_schema()::regnamespace"
-        )
-        rows = [tuple(row) for row in connection.execute(query)]
-    return sorted(
-        f"{kind} {name} on table {table}" if kind == "trigger" else f"view {name} in the place of a table"
-        for kind, name, table in rows
-        if table.lower() in names  # SQLite's names know no upper case
-    )
+from slime_store.schema.strangers import strangers
 
 
 def differences(connection: Connection) -> list[str]:

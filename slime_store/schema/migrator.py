@@ -36,10 +36,10 @@ from slime_store.errors import (
     OutdatedSchemaError,
     StoreNotFoundError,
 )
-from slime_store.schema.comparison import strangers
 from slime_store.schema.inspection import check_path, explain_refused_file, newest_writer, refuse_foreign
 from slime_store.schema.location import migrations_directory
 from slime_store.schema.revisions import HEAD, REVISIONS, VERSION_TABLE, read_revision, stored_revision
+from slime_store.schema.strangers import strangers
 
 
 class _Alembic:
@@ -76,8 +76,8 @@ _alembic = _Alembic()
 def ensure_schema(engine: Engine, config: StoreConfig) -> None:
     """Make sure that the database has the schema of this version: create it, upgrade it, or refuse.
 
-    Nothing is written before the checks have passed. A store that is up to date costs two small queries. Any number of
-    processes may call this at once for the same new store.
+    Nothing is written before the checks have passed. A store that is up to date costs three small queries. Any number
+    of processes may call this at once for the same new store.
 
     Raises:
         StoreNotFoundError: there is no store, and ``config.read_only``.
