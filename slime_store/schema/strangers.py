@@ -4,7 +4,8 @@ A table, an index or a view of a user's own beside ours may stay, as long as not
 may not: triggers and virtual tables anywhere; views in the place of our tables; keys by which our deletions reach into
 other tables, or other tables' into ours; columns of ours that are computed, or of another type, for SQLite converts
 what it stores; clauses by which a row is dropped or replaced in silence; unique, partial or computed indexes on our
-tables. On PostgreSQL also rules, row security and inheritance.
+tables. On PostgreSQL also rules, row security, inheritance, and functions and operators
+in our schema, which may fit a statement better than those that are meant.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _INDEX = re.compile(
     r"\((?:\s*(?:\"\w+\"|\w+)(?:\s+collate\s+(?:binary|nocase|rtrim))?(?:\s+(?:asc|desc))?\s*,?)+\)\s*",
     re.IGNORECASE,
 )
-_ALTERING = frozenset({"conflict", "collate", "generated", "as", "default", "check"})
-"""Words of which our tables have none: they replace or drop rows, compare and fill in otherwise, or compute."""
+_ALTERING = frozenset({"conflict", "collate", "generated", "as", "check"})
+"""Words of which our tables have none: they replace, drop or refuse rows, compare otherwise, or compute."""
 
 # Of what SQLite keeps as C strings and compares without regard to case, the Python that follows must see the same.
 _OBJECTS = "SELECT lower(type), name, tbl_name, sql FROM sqlite_master"
 _COLUMNS = """
-SELECT 'column' AS what, lower(m.name), lower(x.name), upper(x.type), x.hidden, '', ''
+SELECT 'column' AS what, lower(m.name), lower(x.name), upper(x.type), x.hidden, x.dflt_value, ''
 FROM sqlite_master m JOIN pragma_table_xinfo(m.name) x WHERE lower(m.type) = 'table'
 UNION ALL
 SELECT 'key', lower(m.name), lower(f."from"), lower(f."table"), lower(f."to"), f.on_delete, f.on_update
@@ -62,6 +63,15 @@ FROM pg_constraint k JOIN ours o ON o.oid = k.conrelid JOIN pg_class c ON c.oid 
 WHERE k.contype = 'f' AND k.confrelid NOT IN (SELECT oid FROM ours)
 UNION ALL SELECT format('computed column %s.%s', o.relname, a.attname)
 FROM pg_attribute a JOIN ours o ON o.oid = a.attrelid WHERE a.attgenerated <> '' AND NOT a.attisdropped
+UNION ALL SELECT format('column %s.%s with a value where none is given', o.relname, a.attname)
+FROM pg_attrdef d JOIN ours o ON o.oid = d.adrelid JOIN pg_attribute a ON a.attrelid = o.oid AND a.attnum = d.adnum
+WHERE a.attgenerated = '' AND pg_get_expr(d.adbin, d.adrelid) NOT LIKE 'nextval(%'
+UNION ALL SELECT format('check %s of table %s', k.conname, o.relname)
+FROM pg_constraint k JOIN ours o ON o.oid = k.conrelid WHERE k.contype = 'c'
+UNION ALL SELECT format('function %s beside the tables', proname)
+FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
+UNION ALL SELECT format('operator %s beside the tables', oprname)
+FROM pg_operator WHERE oprnamespace = current_schema()::regnamespace
 UNION ALL SELECT format('unique, partial or computed index %s on table %s', c.relname, o.relname)
 FROM pg_index i JOIN ours o ON o.oid = i.indrelid JOIN pg_class c ON c.oid = i.indexrelid
 WHERE (i.indisunique OR i.indpred IS NOT NULL OR i.indexprs IS NOT NULL)
@@ -119,11 +129,13 @@ def _in_tables(connection: Connection) -> list[str]:
     types, keys, ours = _column_types(), _keys(), _ours()
     for what, table, column, *details in connection.exec_driver_sql(_COLUMNS).fetchall():
         if what == "column" and table in ours:
-            kind, hidden = details[:2]
+            kind, hidden, default = details[:3]
             if hidden:
                 found.append(f"computed column {table}.{column}")
             elif kind != types.get((table, column), kind):
                 found.append(f"column {table}.{column} of another type ({kind})")
+            elif default is not None and (table, column) in types:
+                found.append(f"column {table}.{column} with a value where none is given")
         elif what == "key":
             target, to, *actions = details
             if table in ours:
