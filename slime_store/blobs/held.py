@@ -32,6 +32,18 @@ def head_of(path: str | os.PathLike[str], size: int) -> bytes:
         return file.read(size)
 
 
+def tail_of(path: str | os.PathLike[str], size: int) -> bytes:
+    """Return the last bytes of a regular file, or all of a shorter one; OSError where it cannot be read."""
+    for descriptor in _descriptors_of(path):
+        with contextlib.suppress(OSError):
+            return _tail(descriptor, size)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return _tail(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
 def is_held(path: str | os.PathLike[str]) -> bool:
     """Return whether a path leads to a file of a database that this process has open."""
     return any(head.startswith(_PARTS) for head in held_heads(path, len(SQLITE_HEADER)))
@@ -39,12 +51,22 @@ def is_held(path: str | os.PathLike[str]) -> bool:
 
 def held_heads(path: str | os.PathLike[str], size: int) -> Iterator[bytes]:
     """Yield the first bytes of a file as each descriptor that is open on it reads them."""
+    for descriptor in _descriptors_of(path):
+        with contextlib.suppress(OSError):  # closed meanwhile, or open for writing only
+            yield os.pread(descriptor, size, 0)
+
+
+def _descriptors_of(path: str | os.PathLike[str]) -> Iterator[int]:
     try:
         status = os.stat(path)
         descriptors = [int(name) for name in os.listdir(_DESCRIPTORS)]
     except OSError:
         return
     for descriptor in descriptors:
-        with contextlib.suppress(OSError):  # closed meanwhile, or open for writing only
+        with contextlib.suppress(OSError):  # closed meanwhile
             if os.path.samestat(os.fstat(descriptor), status):
-                yield os.pread(descriptor, size, 0)
+                yield descriptor
+
+
+def _tail(descriptor: int, size: int) -> bytes:
+    return os.pread(descriptor, size, max(0, os.fstat(descriptor).st_size - size))

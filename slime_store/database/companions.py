@@ -4,22 +4,30 @@ SQLite finds a database's write-ahead log (``-wal``) and its index (``-shm``) by
 removes or replaces these files while the database is open, or under two names (see ``names``), its users no longer know
 of each other, and what was committed is lost (https://sqlite.org/howtocorrupt.html, 2.4 to 2.7). Each look costs a few
 microseconds.
+
+A file that came from elsewhere may have brought such files with it. SQLite writes to what has their names, and deletes
+what a rollback journal names (https://sqlite.org/fileformat.html, "super-journal name"), so they are looked at first.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from slime_store.errors import DatabaseError
+from slime_store.blobs.held import tail_of
+from slime_store.errors import DamagedStoreError, DatabaseError
 
 Identity: TypeAlias = "tuple[int, int] | None"
 
 _INFO = "slime_store_companions"
 _SUFFIXES = ("-wal", "-shm")
+_JOURNAL = "-journal"
+_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+"""Ends a rollback journal behind the name of a super-journal, which a transaction over several databases has."""
 
 
 def identity(path: str | os.PathLike[str]) -> Identity:
@@ -29,6 +37,32 @@ def identity(path: str | os.PathLike[str]) -> Identity:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def check_side_files(path: Path) -> None:
+    """Make sure that SQLite touches nothing else when it opens a database: to be called right before it does.
+
+    Costs four looks at names; a rollback journal, which only a crash leaves behind, is opened.
+
+    Raises:
+        DamagedStoreError: a file beside the database leads to another one, or names one.
+    """
+    real = os.path.realpath(path)
+    for suffix in (_JOURNAL, *_SUFFIXES):
+        name = os.path.basename(real) + suffix
+        try:
+            status = os.lstat(f"{real}{suffix}")
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+                detail = f"{name} beside it is no file of its own but a link, or no regular file at all; remove it"
+                raise DamagedStoreError(str(path), detail)
+            if suffix == _JOURNAL and tail_of(f"{real}{suffix}", len(_MAGIC)) == _MAGIC:
+                detail = (
+                    f"{name} beside it names another file, which SQLite would delete, and no journal of slime_store "
+                    "does that; remove it, or let the program that made it open the file once"
+                )
+                raise DamagedStoreError(str(path), detail)
+        except OSError:
+            continue  # it is not there, or cannot be read by SQLite either
 
 
 def note_companions(connection: Connection, path: Path) -> None:

@@ -29,7 +29,7 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import StaticPool
 
 from slime_store.config import StoreConfig
-from slime_store.database.companions import check_companions, note_companions
+from slime_store.database.companions import check_companions, check_side_files, note_companions
 from slime_store.database.engine import BEGIN_OPTION, BEGIN_WRITING
 from slime_store.database.frozen import has_thawed, is_frozen, note_frozen
 from slime_store.database.pool import KeptConnections
@@ -86,6 +86,7 @@ def create_sqlite_engine(config: StoreConfig, options: dict[str, Any]) -> Engine
             factory=_OnlyConnection if path is None else _Connection,
         )
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")  # what a schema calls must be harmless by SQLite's own list
         # FULL for the write-ahead log; for a rollback journal also its directory, or power loss undoes a commit
         connection.execute("PRAGMA synchronous = EXTRA")
         # on macOS fsync leaves the data in the drive's memory; elsewhere these do nothing
@@ -124,13 +125,15 @@ def create_sqlite_engine(config: StoreConfig, options: dict[str, Any]) -> Engine
 
 
 def file_uri(path: Path, *, read_only: bool) -> str:
-    """Return the URI of an existing database file; opening it never creates the file.
+    """Return the URI of an existing database file, to be opened at once; opening it never creates the file.
 
     Raises:
         StoreNotFoundError: there is no such file.
+        DamagedStoreError: opening it would touch files that are not the database's.
     """
     if not path.exists():
         raise StoreNotFoundError(str(path))
+    check_side_files(path)
     # with an empty authority: of a path with two slashes in front SQLite would take the first name for one
     uri = f"file://{quote(os.fsencode(path.absolute()))}?mode={'ro' if read_only else 'rw'}"
     return f"{uri}&immutable=1" if read_only and is_frozen(path) else uri

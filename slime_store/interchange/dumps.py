@@ -25,6 +25,7 @@ import numpy as np
 
 from slime_store.errors import InvalidDumpError
 from slime_store.interchange.restricted import TorchArchive, read_archive
+from slime_store.interchange.saying import shown
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample
 from slime_store.types.duck import is_sample
 
@@ -93,7 +94,9 @@ def read_dump(
         raise InvalidDumpError(archive.path, "it holds no list of samples, so it is not a rollout dump")
     rollout_id = content.get("rollout_id", number)
     if type(rollout_id) is not int or not -(2**63) <= rollout_id < 2**63:
-        raise InvalidDumpError(archive.path, f"its rollout_id is {rollout_id!r}, and its name has no number either")
+        raise InvalidDumpError(
+            archive.path, f"its rollout_id is {shown(rollout_id)}, and its name has no number either"
+        )
     try:
         return _Reader(archive.path, kind or named_kind, strict).read(rollout_id, content)
     except RecursionError:
@@ -154,7 +157,7 @@ class _Reader:
         if isinstance(word, str) and word in known:
             return known[word]
         if type(word) is not Sample.Status:
-            self._note(where, f"its status {word!r} is not one of slime's; it is kept as it is")
+            self._note(where, f"its status {shown(word)} is not one of slime's; it is kept as it is")
         return word
 
     def _note(self, where: str, what: str) -> None:

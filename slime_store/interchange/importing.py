@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -19,10 +20,16 @@ from slime_store.errors import (
 from slime_store.interchange.dumps import Dump, Kind, name_of, read_dump
 from slime_store.interchange.reports import ImportedFile, ImportReport
 from slime_store.interchange.restricted import TorchArchive
+from slime_store.interchange.saying import cut, told
 from slime_store.interchange.stores import import_store
 from slime_store.store import Run
 from slime_store.store.imports import ImportSource, find_import, record_import
 from slime_store.types import RolloutInfo
+
+_log = logging.getLogger("slime_store")
+
+_OF_THE_FILE = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What values that nobody has thought of raise somewhere; not what a signal handler does, as after an alarm."""
 
 DUMP_FOLDER = "rollout_data"
 """Where slime's ``--dump-details`` puts the rollouts, beside folders of other things."""
@@ -114,7 +121,7 @@ def import_file(
     try:
         archive = TorchArchive(name)
         digest = archive.digest()
-        if number is not None:  # the usual case: no need to read it
+        if number is not None and number < 2**63:  # the usual case: no need to read it
             known = find_import(run, digest, chosen, number)
             if known is not None:
                 raise AlreadyImportedError(run.name, chosen, number, known)
@@ -126,10 +133,13 @@ def import_file(
         raise
     except StoreError as error:
         reason = error.reason if isinstance(error, InvalidDumpError) else str(error)
-        return ImportedFile(name, "failed", chosen, number, reason=reason)
+        return ImportedFile(name, "failed", chosen, number, reason=cut(reason))
     except (RecursionError, MemoryError) as error:  # the next file may well be smaller
         what = "nests too deeply" if isinstance(error, RecursionError) else "needs more memory than there is"
         return ImportedFile(name, "failed", chosen, number, reason=f"what it holds {what}")
+    except _OF_THE_FILE as error:
+        _log.warning("%s could not be imported", name, exc_info=True)
+        return ImportedFile(name, "failed", chosen, number, reason=f"what it holds cannot be recorded ({told(error)})")
 
 
 def _record(run: Run, name: str, digest: bytes, dump: Dump, strict: bool) -> RolloutInfo:
@@ -146,7 +156,7 @@ def _recorded(name: str, dump: Dump, info: RolloutInfo) -> ImportedFile:
         attempt=info.attempt,
         n_samples=info.n_samples,
         nesting=dump.nesting,
-        placeholders=info.placeholders,
+        placeholders=tuple(map(cut, info.placeholders)),
         notes=dump.notes,
     )
 

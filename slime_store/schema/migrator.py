@@ -15,6 +15,7 @@ from slime_store.config import StoreConfig
 from slime_store.database import (
     check_only_name,
     check_reading_name,
+    check_side_files,
     create_store_engine,
     draft_of,
     engine_config,
@@ -35,10 +36,10 @@ from slime_store.errors import (
     OutdatedSchemaError,
     StoreNotFoundError,
 )
-from slime_store.schema.comparison import strangers
 from slime_store.schema.inspection import check_path, explain_refused_file, newest_writer, refuse_foreign
 from slime_store.schema.location import migrations_directory
 from slime_store.schema.revisions import HEAD, REVISIONS, VERSION_TABLE, read_revision, stored_revision
+from slime_store.schema.strangers import strangers
 
 
 class _Alembic:
@@ -75,8 +76,8 @@ _alembic = _Alembic()
 def ensure_schema(engine: Engine, config: StoreConfig) -> None:
     """Make sure that the database has the schema of this version: create it, upgrade it, or refuse.
 
-    Nothing is written before the checks have passed. A store that is up to date costs two small queries. Any number of
-    processes may call this at once for the same new store.
+    Nothing is written before the checks have passed. A store that is up to date costs three small queries. Any number
+    of processes may call this at once for the same new store.
 
     Raises:
         StoreNotFoundError: there is no store, and ``config.read_only``.
@@ -183,9 +184,10 @@ def create_file(config: StoreConfig, path: Path) -> None:
     if not path.parent.is_dir():
         raise InvalidUrlError(config.display_url, f"the directory {path.parent} does not exist")
     for suffix in ("-wal", "-journal"):  # SQLite would replay it into the new store
-        if Path(f"{path}{suffix}").exists():
+        if os.path.lexists(f"{path}{suffix}"):
             detail = f"the file is gone, but its log {path.name}{suffix} is there; restore the file, or remove the log"
             raise DamagedStoreError(config.display_url, detail)
+    check_side_files(path)
     draft = draft_of(path)
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))

@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import pickle
-import sqlite3
 import stat
 import traceback
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from sqlalchemy import make_url
 
 from slime_store import Sample, SampleFilter, SampleStore
 from slime_store.dataframes import samples_df
-from slime_store.errors import BatchError, BlobCorruptError, ForeignDatabaseError, StoreError
+from slime_store.errors import BatchError, BlobCorruptError, StoreError
 from slime_store.interchange import export_samples
 from slime_store.testing.contract.opening import opened
 from tests.faults.given import RUN, output_of
@@ -245,50 +243,3 @@ def test_a_password_is_in_no_text_that_leaves_the_store(postgres_url: str, caplo
     assert len(shown) > 14
     for text in shown:
         assert not any(secret in text for secret in hidden), text
-
-
-TRIGGER = "CREATE TRIGGER t AFTER INSERT ON sample_texts BEGIN UPDATE sample_texts SET response = 'other'; END"
-ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, 'x' AS version_num FROM n"
-
-
-@pytest.mark.parametrize(
-    ("statements", "what"),
-    [
-        ([TRIGGER], "trigger t on table sample_texts"),
-        ([TRIGGER.replace("sample_texts", "SAMPLE_Texts")], "trigger t on table SAMPLE_Texts"),
-        (["DROP TABLE pins", f"CREATE VIEW pins AS {ENDLESS}"], "view pins in the place of a table"),
-        (
-            ["DROP TABLE slime_store_version", f"CREATE VIEW slime_store_version AS {ENDLESS}"],
-            "view slime_store_version",
-        ),
-    ],
-)
-def test_what_would_run_inside_the_database_is_refused_when_a_store_is_opened(
-    tmp_path: Path, statements: list[str], what: str
-) -> None:
-    path = tmp_path / "store.db"
-    with SampleStore.open(path) as store:
-        store.run("run").record_train(0, [[Sample(response="abc")]])
-    with closing(sqlite3.connect(path)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-    before = path.read_bytes()
-    for read_only in (False, True):
-        with pytest.raises(ForeignDatabaseError, match=what):
-            SampleStore.open(path, read_only=read_only).runs()
-    assert path.read_bytes() == before
-
-
-@pytest.mark.postgresql
-def test_verify_names_a_trigger_on_a_server(postgres_url: str) -> None:
-    with SampleStore.open(postgres_url) as store:
-        store.run("run").record_train(0, [[Sample()]])
-        with store._handle.engine.begin() as connection:
-            connection.exec_driver_sql(
-                "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'"
-            )
-            connection.exec_driver_sql("CREATE TRIGGER t BEFORE INSERT ON samples FOR EACH ROW EXECUTE FUNCTION f()")
-        report = store.verify()
-    assert [(problem.code, "trigger t on table samples" in problem.what) for problem in report.problems] == [
-        ("schema_differs", True)
-    ]

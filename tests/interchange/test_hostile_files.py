@@ -11,6 +11,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from collections import OrderedDict, defaultdict
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from slime_store.errors import InvalidDumpError, UntrustedPickleError
 from slime_store.interchange import import_path, load_pt, read_dump
@@ -270,6 +272,92 @@ def test_i1_a_small_file_does_not_stand_for_more_than_a_store_holds(name: str, t
     file = saved(tmp_path / "1.pt", {"samples": BOMBS[name]()})
     with pytest.raises(InvalidDumpError, match="more values than a file of its size"):
         load_pt(file)
+
+
+SHARED_BYTES = 200_000
+GET = [b"h" + bytes([n]) for n in range(4)]
+
+
+def kept(value: bytes, number: int) -> bytes:
+    """Put a value into the memo."""
+    return value + b"q" + bytes([number]) + b"0"
+
+
+LATIN = kept(text("x" * SHARED_BYTES), 0)
+RAW = kept(b"B" + struct.pack("<I", SHARED_BYTES) + b"x" * SHARED_BYTES, 0)
+LONG = kept(b"\x8b" + struct.pack("<I", SHARED_BYTES) + b"\x7f" * SHARED_BYTES, 0)
+NUMBERS = kept(b"](" + b"".join(b"M" + struct.pack("<H", n) for n in range(20_000)) + b"e", 0)
+PAIRS = kept(b"}(" + b"".join(b"M" + struct.pack("<H", n) + b"N" for n in range(20_000)) + b"u", 0)
+PIXELS = b"J" + struct.pack("<i", 1000) + b"J" + struct.pack("<i", SHARED_BYTES // 1000) + b"\x86"
+IMAGE = RAW + kept(b"](}" + text("L") + PIXELS + b"Nh\x00e", 2)
+PARTS: dict[str, tuple[bytes, bytes, bytes]] = {  # what comes before, a name, what is done with it many times
+    "bytearrays of the same bytes": (RAW, named("builtins", "bytearray"), GET[1] + GET[0] + b"\x85R"),
+    "bytes of the same text": (LATIN + kept(text("latin1"), 2), named("_codecs", "encode"), b"h\x01h\x00h\x02\x86R"),
+    "arrays of the same bytes": (
+        RAW,
+        named("array", "_array_reconstructor"),
+        b"h\x01(" + named("array", "array") + text("B") + b"K\x00h\x00tR",
+    ),
+    "images of the same pixels": (IMAGE, named("PIL.Image", "Image"), b"h\x01)\x81h\x02b"),
+    "decimals of the same digits": (
+        kept(text("7" * SHARED_BYTES), 0),
+        named("decimal", "Decimal"),
+        b"h\x01h\x00\x85R",
+    ),
+    "paths of the same name": (LATIN, named("pathlib", "PurePosixPath"), b"h\x01h\x00\x85R"),
+    "exceptions of the same text": (LATIN, named("builtins", "ValueError"), b"h\x01h\x00\x85R"),
+    "namespaces of the same text": (LATIN, named("types", "SimpleNamespace"), b"h\x01)R}" + text("a") + b"h\x00sb"),
+    "sets of the same numbers": (NUMBERS, named("builtins", "set"), b"h\x01h\x00\x85R"),
+    "counters of the same numbers": (PAIRS, named("collections", "Counter"), b"h\x01h\x00\x85R"),
+    "deques of the same numbers": (NUMBERS, named("collections", "deque"), b"h\x01h\x00\x85R"),
+    "ordered dicts of the same key": (LATIN, named("collections", "OrderedDict"), b"h\x01)Rh\x00Ns"),
+    "dicts of the same key": (LATIN, b"N", b"}h\x00Ns"),
+    "the same long integer": (LONG, b"N", b"h\x00"),
+    "ranges of the same long integer": (LONG, named("builtins", "range"), b"h\x01h\x00\x85R"),
+    "the same list of empty lists": (kept(b"](" + b"]" * 10_000 + b"e", 0), b"N", b"h\x00"),
+}
+
+
+@pytest.mark.parametrize("what", PARTS)
+def test_i1_whatever_is_made_of_what_is_shared_counts(what: str, tmp_path: Path) -> None:
+    before, name, often = PARTS[what]
+    data = PROTO + before + kept(name, 1) + b"}" + text("samples") + b"](" + often * 3000 + b"es" + STOP
+    file = write_archive(tmp_path / "1.pt", data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidDumpError, match="more values than a file of its size"):
+            load_pt(file)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000 + 250 * file.stat().st_size
+    finally:
+        tracemalloc.stop()
+
+
+def test_i1_tensors_of_a_record_that_is_not_aligned_share_one_copy(tmp_path: Path) -> None:
+    tensor = TENSOR.replace(b"K\x02tQ", b"J" + struct.pack("<i", 250_000) + b"tQ")
+    for n in range(0, 16, 5):
+        file = write_archive(
+            tmp_path / "1.pt", PROTO + b"(" + tensor * 30 + b"t" + STOP, {"x" * n: b"", "data/0": bytes(1_000_000)}
+        )
+        loaded = load_pt(file)
+        assert len({each.untyped_storage().data_ptr() for each in loaded}) == 1 and loaded[0].tolist() == [0, 0]
+
+
+def test_i1_honest_values_of_every_kind_are_not_too_many(tmp_path: Path) -> None:
+    shared = np.arange(5000)
+    values: list[Any] = [
+        [OrderedDict() for _ in range(500)],
+        [defaultdict(list) for _ in range(500)],
+        [set(range(n % 50)) for n in range(100)],
+        set(range(5000)),
+        [Image.new("1", (999, 99)) for _ in range(9)],
+        [bytearray(1000) for _ in range(90)],
+        [{"image": shared, "again": [shared, shared[:10]]} for _ in range(200)],
+        [10**3000 + n for n in range(30)],
+        [whole[n:] for whole in [torch.arange(50_000)] for n in range(40)],
+    ]
+    for protocol in (2, 5):
+        for value in values:
+            assert_same(load_pt(saved(tmp_path / "1.pt", value, protocol)), value)
 
 
 def test_i1_what_a_group_shares_and_a_tensor_repeats_is_no_bomb(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from slime_store.database import create_store_engine, read
 from slime_store.models import Base
 from slime_store.models.views import VIEWS
 from slime_store.schema import ensure_schema
+from slime_store.schema.comparison import _VIEWS, differences
 from slime_store.testing import make_eval_output, make_train_output
 from slime_store.testing.contract.opening import run_of
 from tests.services.tables import rows
@@ -40,6 +41,11 @@ def test_the_migrations_make_the_views_that_the_package_describes(engine: Engine
                 for found, said in zip(columns, view.columns, strict=True):
                     assert isinstance(found["type"], KINDS[said.type]), (view.name, found)
     assert not VIEWS.keys() & Base.metadata.tables.keys()
+
+
+def test_verify_knows_each_view_of_the_migrations(engine: Engine) -> None:
+    with read(engine) as connection:
+        assert _VIEWS.keys() == VIEWS.keys() and differences(connection) == [], "their SQL has changed: see _VIEWS"
 
 
 def test_values_have_the_types_that_are_said_on_both_databases(store_url: str) -> None:

@@ -18,6 +18,7 @@ from slime_store.interchange.restricted.graph import RefusedName, read_graph
 from slime_store.interchange.restricted.opcodes import BadPickle
 from slime_store.interchange.restricted.rebuild import Rebuilder
 from slime_store.interchange.restricted.rules import Rule
+from slime_store.interchange.saying import cut, told
 
 __all__ = ["TorchArchive", "load_pt", "read_archive"]
 
@@ -47,10 +48,10 @@ def read_archive(archive: TorchArchive, *, trust: bool = False) -> Any:
         return _trusted(archive.path)
     try:
         data, let_go = archive.pickle()
-        graph = read_graph(data, lambda name: _rule(name) is not None, let_go)
-        return Rebuilder(_rule, tensors.storage_reader(archive), archive.size_bytes).rebuild(graph)
+        graph, has_long = read_graph(data, lambda name: _rule(name) is not None, let_go)
+        return Rebuilder(_rule, tensors.storage_reader(archive), archive.size_bytes, has_long).rebuild(graph)
     except RefusedName as refused:
-        raise UntrustedPickleError(archive.path, refused.name) from None
+        raise UntrustedPickleError(archive.path, cut(refused.name)) from None
     except BadPickle as bad:
         raise InvalidDumpError(archive.path, str(bad)) from None
 
@@ -70,4 +71,4 @@ def _trusted(path: str) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=False, mmap=True)
     except Exception as error:  # it runs code of the file's choosing
-        raise InvalidDumpError(path, f"torch cannot load it ({type(error).__name__}: {error})") from error
+        raise InvalidDumpError(path, f"torch cannot load it ({told(error)})") from error

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from slime_store.interchange.restricted.opcodes import BadPickle, check
+from slime_store.interchange.saying import told
 
 PERSISTENT = "persistent storage"
 """Name of the nodes that stand for a record of the archive."""
@@ -79,8 +80,8 @@ class Door(type):
         raise BadPickle(f"its pickle sets the state of {cls.path} itself")
 
 
-def read_graph(data: memoryview, is_allowed: Callable[[str], bool], let_go: Callable[[int], None]) -> Any:
-    """Return what a pickle holds, with nodes in place of calls and doors in place of names.
+def read_graph(data: memoryview, is_allowed: Callable[[str], bool], let_go: Callable[[int], None]) -> tuple[Any, bool]:
+    """Return what a pickle holds, with nodes in place of calls and doors in place of names, and if ints may be long.
 
     Args:
         data: a pickle of protocol 2 or later, complete.
@@ -91,16 +92,16 @@ def read_graph(data: memoryview, is_allowed: Callable[[str], bool], let_go: Call
         RefusedName: a name that is not allowed occurs.
         BadPickle: it is damaged, or has instructions that no dump needs.
     """
-    check(data)
+    has_long = check(data)
     reader: Any = io.BufferedReader(_View(data, let_go), 1 << 18)
     try:
-        return _Reader(reader, is_allowed).load()
+        return _Reader(reader, is_allowed).load(), has_long
     except (RefusedName, BadPickle):
         raise
     except MemoryError:
         raise BadPickle("its pickle asks for more memory than there is") from None
     except Exception as error:  # a damaged pickle fails in ways without number, none of which has run anything
-        raise BadPickle(f"its pickle is damaged ({type(error).__name__}: {error})") from None
+        raise BadPickle(f"its pickle is damaged ({told(error)})") from None
 
 
 class _Reader(pickle.Unpickler):

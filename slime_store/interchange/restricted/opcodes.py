@@ -62,13 +62,15 @@ class BadPickle(Exception):
     """The pickle is damaged, or not one that a writer of protocol 2 or later makes; never leaves this package."""
 
 
-def check(data: memoryview) -> None:
+def check(data: memoryview) -> bool:
     """Refuse a pickle with any other instruction, with lengths and indexes beyond its own size, or without its end.
+
+    Returns whether it may hold integers of more than 255 bytes.
 
     Raises:
         BadPickle: it says which, and where.
     """
-    position, size = 0, len(data)
+    position, size, has_long = 0, len(data), False
     while position < size:
         if (run := _RUN.match(data, position)) is not None:
             position = run.end()
@@ -80,6 +82,7 @@ def check(data: memoryview) -> None:
             if position + length.size > size:
                 break
             position += length.size + length.unpack_from(data, position)[0]
+            has_long = has_long or opcode == pickle.LONG4[0]
         elif opcode == pickle.LONG_BINPUT[0]:
             if position + 4 > size or _INDEX.unpack_from(data, position)[0] > size:
                 _refuse(f"a memo index beyond its size at byte {position}")
@@ -93,7 +96,7 @@ def check(data: memoryview) -> None:
         elif opcode == pickle.STOP[0]:
             if position != size:
                 _refuse(f"{size - position} bytes after its end")
-            return
+            return has_long
         else:
             _refuse(f"the instruction {bytes([opcode])!r} at byte {position - 1}, which no dump needs")
     _refuse("no end: it is cut off")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from slime_store.interchange.restricted.opcodes import BadPickle
+from slime_store.interchange.saying import cut
 
 T = TypeVar("T")
 
@@ -57,4 +58,4 @@ def names(value: Any, what: str) -> dict[str, Any]:
 
 def refuse(what: str) -> NoReturn:
     """Raise BadPickle."""
-    raise BadPickle(f"its pickle has {what}")
+    raise BadPickle(f"its pickle has {cut(what)}")

@@ -41,6 +41,10 @@ class StorageType:
     dtype: Any
 
 
+_ALIGNED_BYTES = 16
+"""Of the largest elements."""
+
+
 @dataclass(frozen=True)
 class Storage:
     """A record of the archive: its bytes, and the dtype of its elements where the storage says one."""
@@ -52,8 +56,6 @@ class Storage:
         """Return all its elements."""
         whole = self.content.numel() // dtype.itemsize * dtype.itemsize
         content = self.content[:whole]
-        if content.data_ptr() % dtype.itemsize:  # torch.save aligns records; others might not
-            content = content.clone()
         return content.view(dtype) if whole else content.new_empty(0, dtype=dtype)
 
 
@@ -73,9 +75,10 @@ def storage_reader(archive: TorchArchive) -> Callable[..., Storage]:
         if key not in known:
             start, size = archive.record(f"data/{key}")
             content = torch.empty(0, dtype=torch.uint8)
-            known[key] = (
-                torch.frombuffer(archive.buffer, dtype=torch.uint8, count=size, offset=start) if size else content
-            )
+            if size:
+                content = torch.frombuffer(archive.buffer, dtype=torch.uint8, count=size, offset=start)
+            # torch.save aligns records; others might not
+            known[key] = content.clone() if content.data_ptr() % _ALIGNED_BYTES else content
         if known[key].numel() != count * dtype.itemsize:
             refuse(f"a storage {key} whose size is not that of its record")
         return Storage(known[key], kind.dtype)

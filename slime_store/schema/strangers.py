@@ -1,0 +1,180 @@
+"""What in a database would change or hide rows behind our statements: whoever made the file, nothing of it is ours.
+
+A table, an index or a view of a user's own beside ours may stay, as long as nothing that we do sets it to work. What
+may not: triggers and virtual tables anywhere; views in the place of our tables; keys by which our deletions reach into
+other tables, or other tables' into ours; columns of ours that are computed, or of another type, for SQLite converts
+what it stores; clauses by which a row is dropped or replaced in silence; unique, partial or computed indexes on our
+tables. On PostgreSQL also rules, row security, inheritance, and functions and operators
+in our schema, which may fit a statement better than those that are meant.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, text
+from sqlalchemy.dialects import sqlite
+
+from slime_store.models import Base
+from slime_store.schema.revisions import VERSION_TABLE
+
+_TABLE = re.compile(r"create\s+table\b", re.IGNORECASE)
+_VIEW = re.compile(r"create\s+view\b", re.IGNORECASE)
+_INDEX = re.compile(
+    r"create\s+index\s+(?P<name>\"[^\"]*\"|\w+)\s+on\s+(?P<table>\"\w+\"|\w+)\s*"
+    r"\((?:\s*(?:\"\w+\"|\w+)(?:\s+collate\s+(?:binary|nocase|rtrim))?(?:\s+(?:asc|desc))?\s*,?)+\)\s*",
+    re.IGNORECASE,
+)
+_ALTERING = frozenset({"conflict", "collate", "generated", "as", "check"})
+"""Words of which our tables have none: they replace, drop or refuse rows, compare otherwise, or compute."""
+
+# Of what SQLite keeps as C strings and compares without regard to case, the Python that follows must see the same.
+_OBJECTS = "SELECT lower(type), name, tbl_name, sql FROM sqlite_master"
+_COLUMNS = """
+SELECT 'column' AS what, lower(m.name), lower(x.name), upper(x.type), x.hidden, x.dflt_value, ''
+FROM sqlite_master m JOIN pragma_table_xinfo(m.name) x WHERE lower(m.type) = 'table'
+UNION ALL
+SELECT 'key', lower(m.name), lower(f."from"), lower(f."table"), lower(f."to"), f.on_delete, f.on_update
+FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f WHERE lower(m.type) = 'table'
+"""
+
+_POSTGRESQL = """
+WITH ours AS (SELECT * FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relname = ANY(:names))
+SELECT format('trigger %s on table %s', t.tgname, o.relname)
+FROM pg_trigger t JOIN ours o ON o.oid = t.tgrelid WHERE NOT t.tgisinternal
+UNION ALL SELECT format('view %s in the place of a table', relname) FROM ours WHERE relkind IN ('v', 'm')
+UNION ALL SELECT format('foreign or partitioned table %s in the place of a table', relname)
+FROM ours WHERE relkind IN ('f', 'p')
+UNION ALL SELECT format('rule %s on table %s', r.rulename, o.relname)
+FROM pg_rewrite r JOIN ours o ON o.oid = r.ev_class WHERE o.relkind = 'r'
+UNION ALL SELECT format('row security on table %s', relname) FROM ours WHERE relrowsecurity
+UNION ALL SELECT format('table %s that inherits from table %s', c.relname, o.relname)
+FROM pg_inherits i JOIN ours o ON o.oid = i.inhparent JOIN pg_class c ON c.oid = i.inhrelid
+UNION ALL SELECT format('table %s that inherits from table %s', o.relname, c.relname)
+FROM pg_inherits i JOIN ours o ON o.oid = i.inhrelid AND o.relkind = 'r' JOIN pg_class c ON c.oid = i.inhparent
+UNION ALL SELECT format('key %s of table %s to table %s with an action', k.conname, c.relname, o.relname)
+FROM pg_constraint k JOIN ours o ON o.oid = k.confrelid JOIN pg_class c ON c.oid = k.conrelid
+WHERE k.contype = 'f' AND (k.confdeltype NOT IN ('a', 'r') OR k.confupdtype NOT IN ('a', 'r'))
+    AND k.conrelid NOT IN (SELECT oid FROM ours)
+UNION ALL SELECT format('key %s of table %s to table %s', k.conname, o.relname, c.relname)
+FROM pg_constraint k JOIN ours o ON o.oid = k.conrelid JOIN pg_class c ON c.oid = k.confrelid
+WHERE k.contype = 'f' AND k.confrelid NOT IN (SELECT oid FROM ours)
+UNION ALL SELECT format('computed column %s.%s', o.relname, a.attname)
+FROM pg_attribute a JOIN ours o ON o.oid = a.attrelid WHERE a.attgenerated <> '' AND NOT a.attisdropped
+UNION ALL SELECT format('column %s.%s with a value where none is given', o.relname, a.attname)
+FROM pg_attrdef d JOIN ours o ON o.oid = d.adrelid JOIN pg_attribute a ON a.attrelid = o.oid AND a.attnum = d.adnum
+WHERE a.attgenerated = '' AND pg_get_expr(d.adbin, d.adrelid) NOT LIKE 'nextval(%'
+UNION ALL SELECT format('check %s of table %s', k.conname, o.relname)
+FROM pg_constraint k JOIN ours o ON o.oid = k.conrelid WHERE k.contype = 'c'
+UNION ALL SELECT format('function %s beside the tables', proname)
+FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
+UNION ALL SELECT format('operator %s beside the tables', oprname)
+FROM pg_operator WHERE oprnamespace = current_schema()::regnamespace
+UNION ALL SELECT format('unique, partial or computed index %s on table %s', c.relname, o.relname)
+FROM pg_index i JOIN ours o ON o.oid = i.indrelid JOIN pg_class c ON c.oid = i.indexrelid
+WHERE (i.indisunique OR i.indpred IS NOT NULL OR i.indexprs IS NOT NULL)
+    AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = i.indexrelid AND k.conrelid = o.oid
+        AND k.contype IN ('p', 'u'))
+"""
+
+
+class _Object(NamedTuple):
+    kind: str
+    name: str
+    table: str
+    sql: str | None
+
+
+def strangers(connection: Connection) -> list[str]:
+    """Name what could change or hide rows of ours. None of it is ever ours. Costs one or two small queries."""
+    if connection.dialect.name != "sqlite":
+        return sorted(connection.scalars(text(_POSTGRESQL), {"names": sorted(_ours())}))
+    found = [_stranger(row) for row in connection.exec_driver_sql(_OBJECTS).fetchall()]
+    named = sorted(each for each in found if each)
+    # not before: the details of a virtual table are asked of the code that stands behind it
+    return named or sorted(set(_in_tables(connection)))
+
+
+def _stranger(row: Any) -> str:
+    """Say what an object of an SQLite schema is if it must not be there; empty if it may."""
+    if not all(type(part) is str and "\0" not in part for part in row[:3]) or not isinstance(row[3], (str, type(None))):
+        return "object of an unknown kind"
+    each = _Object(*row)
+    is_ours = each.table.lower() in _ours()  # SQLite's names know no upper case
+    if each.kind == "trigger":
+        return f"trigger {each.name} on table {each.table}"
+    if each.kind == "view" and _VIEW.match(each.sql or ""):
+        return f"view {each.name} in the place of a table" if is_ours else ""
+    if each.kind == "table" and _TABLE.match(each.sql or ""):
+        odd = sorted(_ALTERING.intersection(re.findall(r"\w+", each.sql.lower()))) if is_ours and each.sql else []
+        return f"table {each.name} with {odd[0].upper()} in it" if odd else ""
+    if each.kind == "index":
+        if each.sql is None:  # of a key or a UNIQUE in the table's own statement
+            return ""
+        return f"unique, partial or computed index {each.name} on table {each.table}" * (
+            is_ours and not _is_plain(each)
+        )
+    return f"{'virtual table' if each.kind == 'table' else each.kind} {each.name}"
+
+
+def _is_plain(index: _Object) -> bool:
+    match = _INDEX.fullmatch(index.sql or "")
+    return match is not None and match["table"].strip('"').lower() == index.table.lower()
+
+
+def _in_tables(connection: Connection) -> list[str]:
+    found = []
+    types, keys, ours = _column_types(), _keys(), _ours()
+    for what, table, column, *details in connection.exec_driver_sql(_COLUMNS).fetchall():
+        if what == "column" and table in ours:
+            kind, hidden, default = details[:3]
+            if hidden:
+                found.append(f"computed column {table}.{column}")
+            elif kind != types.get((table, column), kind):
+                found.append(f"column {table}.{column} of another type ({kind})")
+            elif default is not None and (table, column) in types:
+                found.append(f"column {table}.{column} with a value where none is given")
+        elif what == "key":
+            target, to, *actions = details
+            if table in ours:
+                if (table, column, target, to, *actions) not in keys:
+                    found.append(f"key of table {table} to table {target}")
+            elif target in ours and not {"NO ACTION", "RESTRICT"}.issuperset(actions):
+                found.append(f"key of table {table} to table {target} with an action")
+    return found
+
+
+@cache
+def _ours() -> frozenset[str]:
+    return frozenset({VERSION_TABLE, *Base.metadata.tables})
+
+
+@cache
+def _column_types() -> dict[tuple[str, str], str]:
+    """Return SQLite's type of each column of ours, the same in all revisions that have the column."""
+    dialect = sqlite.dialect()
+    return {
+        (table.name, column.name): str(column.type.compile(dialect))
+        for table in Base.metadata.tables.values()
+        for column in table.columns
+    }
+
+
+@cache
+def _keys() -> frozenset[tuple[str, ...]]:
+    """Return each column that refers to another: the same in all revisions that have it."""
+    return frozenset(
+        (
+            table.name,
+            element.parent.name,
+            element.column.table.name,
+            element.column.name,
+            key.ondelete or "NO ACTION",
+            key.onupdate or "NO ACTION",
+        )
+        for table in Base.metadata.tables.values()
+        for key in table.foreign_key_constraints
+        for element in key.elements
+    )
