@@ -120,16 +120,17 @@ class BlobDirectory:
         except FileNotFoundError:
             raise BlobMissingError(name) from None
 
-    def copy_to(self, other: BlobDirectory, name: str) -> bool:
+    def copy_to(self, other: BlobDirectory, name: str, n_bytes: int) -> bool:
         """Give another directory a file under the same name: linked where that is possible, else copied and synced.
 
         Files never change once they have their name, so both may have the same one. Returns False where there is no
-        such file, or no regular one. Call ``other.sync()`` when all are there.
+        such file, or no regular one of so many bytes. Call ``other.sync()`` when all are there.
         """
         source, target = self._path(name), other._path(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._status(name)
+            if self._status(name).st_size != n_bytes:
+                return False
             os.link(source, target, follow_symlinks=False)
         except FileExistsError:
             return True

@@ -119,6 +119,8 @@ def _kind(error: BaseException) -> str:
         return next((kind for words, kind in _SQLITE_KINDS if words in text), "other")
     state = getattr(error, "sqlstate", None)
     if state is None or state.startswith("08"):  # psycopg has no state for what happens to a connection
+        if _is_a_misfit(error):
+            return "damaged"
         return "connection" if _is_operational(error) else "other"
     return _SQLSTATE_KINDS.get(state, "other")
 
@@ -154,6 +156,13 @@ def _is_operational(error: BaseException) -> bool:
     import psycopg
 
     return isinstance(error, psycopg.OperationalError)
+
+
+def _is_a_misfit(error: BaseException) -> bool:
+    """Tell whether psycopg itself cannot make a value of what the server sent: a time before the year 1, 'infinity'."""
+    import psycopg
+
+    return isinstance(error, psycopg.DataError) and getattr(error, "sqlstate", None) is None
 
 
 def _is_psycopg(error: Exception) -> bool:

@@ -126,10 +126,10 @@ class BlobRepository:
             self._connection.execute(delete(BlobRow).where(*these))
         return files
 
-    def file_names(self) -> list[str]:
-        """Return every side file that a row names."""
-        query = select(BlobRow.file_name).where(BlobRow.file_name.is_not(None)).order_by(BlobRow.file_name)
-        return [str(name) for name in self._connection.execute(query).scalars()]
+    def side_files(self) -> dict[str, int]:
+        """Return the bytes of every side file that a row names, by name."""
+        query = select(BlobRow.file_name, BlobRow.n_bytes).where(BlobRow.file_name.is_not(None))
+        return {str(row[0]): row[1] for row in self._connection.execute(query.order_by(BlobRow.file_name))}
 
     def referred_files(self, names: Sequence[str]) -> set[str]:
         """Return those of the given side files that a row names."""

@@ -46,9 +46,9 @@ def _copy(engine: Engine, directory: BlobDirectory | None, draft: Path) -> tuple
     copies = BlobDirectory.beside(draft)
     for _ in range(_TRIES):
         with read(engine) as connection:
-            names = BlobRepository(connection, directory).file_names()
+            files = BlobRepository(connection, directory).side_files()
             # before the pages, which take longer: a rollout that is deleted meanwhile takes its files with it
-            missing = [name for name in names if directory is None or not directory.copy_to(copies, name)]
+            missing = [name for name, n in files.items() if directory is None or not directory.copy_to(copies, name, n)]
             with translated(config):
                 copy_pages(connection, draft)
         if missing:
@@ -56,7 +56,7 @@ def _copy(engine: Engine, directory: BlobDirectory | None, draft: Path) -> tuple
                 lost = BlobRepository(connection, directory).referred_files(missing)
             if len(lost) < len(missing):
                 continue
-        for name in set(copies.names()) - set(names):
+        for name in set(copies.names()) - files.keys():
             copies.remove(name)
         copies.sync()
         return tuple(missing)

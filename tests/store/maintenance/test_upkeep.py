@@ -44,7 +44,7 @@ def test_a_current_store(store_url: str) -> None:
     make_filled(store_url)
     status = store_status(store_url)
     assert (status.state, status.detail, status.revision, status.code_revision) == ("current", "", HEAD, HEAD)
-    assert (status.n_runs, status.n_rollouts) == (2, 6) and status.n_samples and status.size_bytes
+    assert (status.n_runs, status.n_rollouts) == (2, 5) and status.n_samples and status.size_bytes
     if store_url.startswith("sqlite"):
         assert (status.journal_mode, status.side_files) == ("wal", 4)
         assert status.file_system and status.wal_bytes is not None and status.side_file_bytes
