@@ -18,7 +18,7 @@ import re
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -149,6 +149,16 @@ class BlobDirectory:
                 _sync(file.fileno())
             os.rename(temporary, target)
         return True
+
+    def give_back(self, other: BlobDirectory, names: Iterable[str]) -> None:
+        """Move these files into another directory; what else has come meanwhile is somebody else's, and stays."""
+        for name in names:
+            source, target = self._path(name), other._path(name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(source, target)
+        for path in (*self._subdirectories(), self.root):
+            with contextlib.suppress(OSError):  # not empty
+                path.rmdir()
 
     def sync(self) -> None:
         """Make the names of all files outlive a loss of power."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import socket
 import stat
 import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from slime_store.config import StoreConfig
 from slime_store.plugins.guard import log
 from slime_store.plugins.settings import PluginSettings
 from slime_store.store import SampleStore
@@ -27,7 +30,7 @@ class Spool:
 
     def __init__(self, settings: PluginSettings) -> None:
         name = "".join(c if (c.isascii() and c.isalnum()) or c in "-._" else "_" for c in settings.run)[:100]
-        self._file_name = f"{name}.{os.getpid()}.db"
+        self._file_name = f"{name}.{_mark(settings.url)}.{os.getpid()}.db"
         self._directory = settings.spool_dir
         self.path: Path | None = None
         self.n_kept = 0
@@ -71,6 +74,13 @@ class Spool:
             store, self._store = self._store, None
         if store is not None:
             store.close()
+
+
+def _mark(url: str) -> str:
+    """Return a few letters that tell a store, and this host, from others: processes have the same numbers there."""
+    config = StoreConfig.parse(url)
+    where = (socket.gethostname(), str(config.path), *(() if config.is_sqlite else config.place))
+    return hashlib.blake2b("\0".join(where).encode(errors="surrogateescape"), digest_size=4).hexdigest()
 
 
 def own_directory() -> Path:

@@ -89,7 +89,8 @@ def _publish(path: str | os.PathLike[str], fill: Callable[[Path], tuple[str, ...
                 publish(draft, target)
             except BaseException:
                 if names:
-                    os.rename(directory.root, drafts.root)
+                    unmark(directory)
+                    directory.give_back(drafts, names)
                 raise
             unmark(directory)
             sync_directory(target.parent)

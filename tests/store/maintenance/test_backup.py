@@ -63,7 +63,7 @@ def test_a_failing_backup_leaves_nothing_behind(
     make_filled(sqlite_url)
     before = sorted(tmp_path.iterdir())
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with opened(sqlite_url) as store:
@@ -71,7 +71,7 @@ def test_a_failing_backup_leaves_nothing_behind(
             with monkeypatch.context() as patch:
                 patch.setattr(broken, fail)
                 if broken == "os.link":
-                    patch.setattr("shutil.copyfile", fail)
+                    patch.setattr("shutil.copyfileobj", fail)
                 with pytest.raises(Exception, match="No space left"):
                     store.backup(tmp_path / "backup.db")
             assert [p for p in sorted(tmp_path.iterdir()) if not p.name.startswith("store.db-")] == [
@@ -85,7 +85,7 @@ def test_side_files_are_copied_where_they_cannot_be_linked(
 ) -> None:
     make_filled(sqlite_url)
 
-    def no_link(*_: object) -> None:
+    def no_link(*_: object, **__: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", no_link)
@@ -103,7 +103,7 @@ def test_of_two_backups_at_once_without_links_the_first_one_keeps_the_name(
 ) -> None:
     real, done = os.rename, list[str]()
 
-    def no_link(*_: object) -> None:
+    def no_link(*_: object, **__: object) -> None:
         raise OSError(1, "Operation not permitted")
 
     def slow(source: Path, target: Path) -> None:
