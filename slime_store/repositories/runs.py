@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from sqlalchemy import Connection, Row, Table, delete, func, insert, select
 
@@ -113,9 +113,17 @@ class RunRepository:
         """
         found = self._select(RunRow.name == name)
         if not found:
-            known = self._connection.execute(select(RunRow.name).order_by(RunRow.id.desc()).limit(6)).scalars()
-            raise RunNotFoundError(name, tuple(known))
+            self.refuse_deleted(name)
         return found[0]
+
+    def refuse_deleted(self, name: str) -> NoReturn:
+        """Refuse to go on with a run that is no longer there.
+
+        Raises:
+            RunNotFoundError: also when there is a new run of that name: it is another one.
+        """
+        names = self._connection.execute(select(RunRow.name).order_by(RunRow.id.desc()).limit(6)).scalars().all()
+        raise RunNotFoundError(name, tuple(names))
 
     def all(self) -> list[StoredRun]:
         """Return every run, oldest first. Counts each rollout once, whatever its attempts."""

@@ -127,14 +127,15 @@ class StoreHandle:
             name_damage(self, error)
             raise
 
-    def session(self, run_pk: int) -> int:
+    def session(self, run: str, run_pk: int) -> int:
         """The key of this process's session of a run, which begins with the first call.
 
         Raises:
             StoreClosedError: the store was closed.
+            RunNotFoundError: the run was deleted.
         """
         with self._operations.under_way():
-            return self.sessions.ensure(run_pk, self.writing)
+            return self.sessions.ensure(run, run_pk, self.writing)
 
     def check_may_wait(self) -> None:
         """Refuse to wait for other threads, which may wait for what this one holds.

@@ -114,7 +114,7 @@ def _write_rollouts(
     handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, EncodedRollout]], tried: list[Tried]
 ) -> list[RolloutInfo]:
     first = rollouts[0][0]
-    session_pk = first.session_pk or handle.session(first.run_pk)
+    session_pk = first.session_pk or handle.session(first.run, first.run_pk)
     writer = PayloadWriter(handle.directory)
     infos, files = [], []
     try:
@@ -167,8 +167,7 @@ def _lock_run(connection: sa.Connection, handle: StoreHandle, request: RecordReq
     """Lock the run; refuse to record under keys of a store that is gone: a file made anew, a schema dropped."""
     locked = RunRepository(connection).lock(request.run_pk, session_pk)
     if locked is None:
-        RunRepository(connection).get(request.run)  # raises, with the names of others
-        raise DatabaseError(handle.config.display_url, f"run {request.run!r} was deleted and made anew; open it again")
+        RunRepository(connection).refuse_deleted(request.run)
     started_at = locked.session_started_at
     if locked.name != request.run or not handle.sessions.is_same(request.run_pk, session_pk, started_at):
         raise DatabaseError(handle.config.display_url, "the store was made anew while it was open; open it again")

@@ -91,4 +91,4 @@ class Recovery:
         return {row.group_index: sessions[row.session_pk] for row in rows if row.group_index is not None}
 
     def _session(self) -> int:
-        return self._handle.session(self._pk)
+        return self._handle.session(self.name, self._pk)

@@ -185,7 +185,7 @@ class Run(RunRetention):
         self._handle.check_writable("record a weight version")
         params_text = None if params is None else encode_inline(list(map(_own_param, params)), "params")
         notes = None if metadata is None else encode_inline(metadata, "metadata")
-        session_pk = self._handle.session(self._pk)
+        session_pk = self._handle.session(self.name, self._pk)
         with self._handle.writing("record a weight version") as connection:
             RunRepository(connection).lock(self._pk)
             versions = WeightVersionRepository(connection)

@@ -52,13 +52,14 @@ class Sessions:
         """Note what this process's session of a run was started with, before it begins."""
         self._configs[run_pk] = config
 
-    def ensure(self, run_pk: int, writing: Writing) -> int:
+    def ensure(self, run: str, run_pk: int, writing: Writing) -> int:
         """Return the key of this process's session of a run, adding its row on the first call.
 
         When the connection breaks meanwhile, the next call first looks whether the row was added after all.
 
         Raises:
             StoreClosedError: the handle was closed.
+            RunNotFoundError: the run was deleted.
         """
         known = self._known(run_pk)
         with _registry.lock_of(known):  # others of this process wait for the same session only
@@ -67,7 +68,7 @@ class Sessions:
             session = _registry.sessions.get(known)
             if session is None or self not in session.handles:
                 with writing("start a session") as connection:
-                    session = self._joined(connection, run_pk, session, known)
+                    session = self._joined(connection, run, run_pk, session, known)
                 with _registry.lock:
                     if self._is_ended:  # by a signal handler in this very thread
                         raise StoreClosedError()
@@ -76,14 +77,17 @@ class Sessions:
                     session.handles.add(self)
             return session.key
 
-    def _joined(self, connection: Connection, run_pk: int, session: _Session | None, known: _Known) -> _Session:
+    def _joined(
+        self, connection: Connection, run: str, run_pk: int, session: _Session | None, known: _Known
+    ) -> _Session:
         """Return the session if the store really holds it, else a new one.
 
         What told the store from others may have been that of one which is gone: a file is deleted and another made, a
         database is dropped and made anew.
         """
         runs = RunRepository(connection)
-        runs.lock(run_pk)
+        if runs.lock(run_pk) is None:
+            runs.refuse_deleted(run)
         if session is not None and runs.has_session(session.key, run_pk, os.getpid(), session.started_at):
             return session
         host, started_at = socket.gethostname(), _registry.starting.setdefault(known, utc_now())
