@@ -17,13 +17,15 @@ class StoreNotFoundError(StoreError, LookupError):
 
 
 class RunNotFoundError(StoreError, LookupError):
-    """The store holds no run of this name."""
+    """The store holds no run of this name, or only another one than was opened."""
 
     def __init__(self, run: str, known: tuple[str, ...] = ()) -> None:
         super().__init__(run, known)
         self.run, self.known = run, known
 
     def __str__(self) -> str:
+        if self.run in self.known:
+            return f"run {self.run!r} was deleted, and the one of this name now is another; open it anew"
         known = f"it holds {', '.join(map(repr, self.known[:5]))}" if self.known else "it holds no run yet"
         return f"the store has no run {self.run!r}; {known}"
 

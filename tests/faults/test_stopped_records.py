@@ -75,7 +75,6 @@ def test_h9_a_record_whose_side_file_goes_before_its_commit_fails_and_can_be_mad
     with opened(sqlite_url) as store:
         run = store.run(RUN)
         with monkeypatch.context() as patched:
-            patched.setattr(recording.RunRepository, "lock", lambda *_: None)
             patched.setattr(recording.AggregateRepository, "add", lose_one)
             with pytest.raises(DatabaseError, match=r"side file .* nothing was recorded"):
                 run.record_train(0, rollout(field))

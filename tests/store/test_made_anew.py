@@ -91,8 +91,9 @@ def test_a_run_that_was_deleted_is_not_recorded_to(store_url: str) -> None:
         run.record_train(0, make_train_output(1, 1))
         other.run("there")
         other.delete_run("gone")
-        for _ in range(2):
-            with pytest.raises(RunNotFoundError, match="no run 'gone'; it holds"):
-                run.record_train(1, make_train_output(1, 1))
-            other.run("gone")  # another one, of the same name
+        with pytest.raises(RunNotFoundError, match="no run 'gone'; it holds 'there'"):
+            run.record_train(1, make_train_output(1, 1))
+        other.run("gone")
+        with pytest.raises(RunNotFoundError, match="run 'gone' was deleted, and the one of this name now is another"):
+            run.record_train(1, make_train_output(1, 1))
         assert other.stats().n_rollouts == 0
