@@ -17,6 +17,7 @@ from slime_store.models import RunRow, SessionRow
 from slime_store.repositories.copying import OF_RUNS, CopyRepository, is_same_recording
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.rollouts import RolloutRepository
+from slime_store.store.diagnosis import damage_named
 from slime_store.store.handle import StoreHandle
 from slime_store.store.shared_contents import delete_rollouts
 from slime_store.store.side_files import remove_files, take_back
@@ -38,6 +39,7 @@ _FIXED = {"runs": ("name", "created_at"), "sessions": ("run_pk", "ordinal", "hos
 """By what a run or session of the target is known to come from the source."""
 
 
+@damage_named
 def copy_store(
     source: SampleStore, target_url: str | os.PathLike[str] | URL, *, progress: Progress | None = None
 ) -> CopyReport:
