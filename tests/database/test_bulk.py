@@ -103,3 +103,15 @@ def test_l1_chunks_hold_all_ids_in_order() -> None:
     assert [len(piece) for piece in pieces] == [500, 500, 201]
     assert [i for piece in pieces for i in piece] == list(range(1201))
     assert list(chunked([])) == []
+
+
+def test_a_number_that_a_column_cannot_hold_is_refused_and_not_cut(store_url: str, engine: Engine) -> None:
+    if store_url.startswith("sqlite"):
+        with write(engine) as connection:
+            insert_rows(connection, TABLE, ["id", "small"], [(1, 40_000)])
+        assert rows_of(engine)[0][1] == 40_000
+        return
+    for number in (2**15, -(2**15) - 1):
+        with pytest.raises(OverflowError, match=r"everything.small"), write(engine) as connection:
+            insert_rows(connection, TABLE, ["id", "small"], [(1, 7), (2, number)])
+    assert rows_of(engine) == []

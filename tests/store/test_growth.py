@@ -13,6 +13,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from slime_store import RolloutFnTrainOutput, Sample, SampleFilter, SampleStore
+from slime_store.errors import UnsupportedValueError
+from slime_store.mapping import encode, limits
 from slime_store.testing import assert_same
 
 
@@ -129,3 +131,18 @@ def test_odd_values_never_fail_for_the_sake_of_a_query_copy(store_url: str) -> N
     with SampleStore.open(store_url) as store:
         info = store.run("r").record_train(1, [[odd, Sample()], odd], strict=False)
         assert info.n_samples == 3 and len(info.placeholders) >= 4
+
+
+def test_sets_of_attributes_beyond_what_is_counted_are_refused(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert limits.MAX_LAYOUTS == 2**15 - 1
+    monkeypatch.setattr(encode, "MAX_LAYOUTS", 20)
+    samples = [Sample(index=n) for n in range(21)]
+    for n, sample in enumerate(samples):
+        sample.__dict__[f"attribute {n}"] = n
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.record_train(0, [samples[:20]])
+        assert_same(run.load_train(0).samples, [samples[:20]])
+        with pytest.raises(UnsupportedValueError, match="more than 20 different sets of attributes"):
+            run.record_train(1, [samples])
+        assert [info.rollout_id for info in run.rollouts()] == [0]
