@@ -27,7 +27,7 @@ def test_status(command: Command, filled: str) -> None:
     assert table.exit_code == 0 and "p@ss" not in table.stdout
     assert dict(line.split(maxsplit=1) for line in table.stdout.splitlines() if " " in line)["state"] == "current"
     (row,) = json.loads(command("db", "status", "--format", "json").stdout)
-    assert (row["state"], row["n_runs"], row["n_rollouts"]) == ("current", 2, 6)
+    assert (row["state"], row["n_runs"], row["n_rollouts"]) == ("current", 2, 5)
     execute(filled, "UPDATE slime_store_version SET version_num = '9999'")
     done = command("db", "status", "--format", "csv")
     assert done.exit_code == 5 and ",newer," in done.stdout
