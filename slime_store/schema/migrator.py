@@ -126,7 +126,7 @@ def ensure_schema(engine: Engine, config: StoreConfig) -> None:
 def _refuse_strangers(engine: Engine, config: StoreConfig) -> None:
     with read(engine) as connection:
         found = strangers(connection)
-        query = text("SELECT 1 FROM sqlite_master WHERE name = :name AND type = 'table'")
+        query = text("SELECT 1 FROM sqlite_master WHERE lower(name) = :name")
         is_ours = connection.execute(query, {"name": VERSION_TABLE}).scalar()
     if found and not is_ours:
         refuse_foreign(engine, VERSION_TABLE)
