@@ -15,7 +15,14 @@ from slime_store.errors import (
 from slime_store.interchange.dumps import Kind
 from slime_store.interchange.reports import ImportedFile
 from slime_store.store import Run, SampleStore
-from slime_store.store.imports import JoinedSession, find_import, join_sessions, record_import, stored_rollout
+from slime_store.store.imports import (
+    JoinedSession,
+    find_import,
+    find_recording,
+    join_sessions,
+    record_import,
+    stored_rollout,
+)
 from slime_store.types import RolloutInfo, Sample
 
 
@@ -55,7 +62,7 @@ def _import_one(
     what = f"{info.run}|{kind}|{info.rollout_id}|{info.attempt}|{info.started_at}|{info.n_tokens}"
     digest = hashlib.sha256(what.encode()).digest()  # the time of recording, to the microsecond, tells it from others
     try:
-        known = find_import(run, digest, kind, info.rollout_id)
+        known = find_import(run, digest, kind, info.rollout_id) or find_recording(run, there, info, sessions)
         if known is not None:
             raise AlreadyImportedError(run.name, kind, info.rollout_id, known)
         load = there.load_train if kind == "train" else there.load_eval

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, select
+from sqlalchemy.orm import aliased
 
 from slime_store.mapping.text import searchable
 from slime_store.models import ImportRow, RolloutRow, SampleWeightVersionRow, SessionRow, WeightVersionRow
@@ -76,6 +77,27 @@ class ImportRepository:
                 ImportRow.digest == digest,
                 RolloutRow.kind == kind,
                 RolloutRow.rollout_id == rollout_id,
+            )
+        )
+        return self._connection.execute(query.order_by(RolloutRow.attempt.desc()).limit(1)).scalar()
+
+    def find_recording(self, session_pk: int, kind: str, rollout_id: int, started_at: datetime) -> int | None:
+        """Return the newest attempt that is this very recording: begun at this moment by the process of a session.
+
+        It is known by the process, since that has a session of its own in each store that it writes to.
+        """
+        named = aliased(SessionRow)
+        query = (
+            select(RolloutRow.attempt)
+            .join(SessionRow, SessionRow.id == RolloutRow.session_pk)
+            .join(named, and_(named.host == SessionRow.host, named.pid == SessionRow.pid))
+            .where(
+                named.id == session_pk,
+                RolloutRow.run_pk == self._run_pk,
+                RolloutRow.kind == kind,
+                RolloutRow.rollout_id == rollout_id,
+                RolloutRow.started_at == started_at,
+                RolloutRow.status == "complete",
             )
         )
         return self._connection.execute(query.order_by(RolloutRow.attempt.desc()).limit(1)).scalar()

@@ -85,6 +85,23 @@ def find_import(run: Run, source_digest: bytes, kind: Kind, rollout_id: int) -> 
         return ImportRepository(connection, run._pk).find(source_digest, kind, rollout_id)
 
 
+@reconnecting
+def find_recording(run: Run, there: Run, info: RolloutInfo, sessions: dict[int, JoinedSession]) -> int | None:
+    """Return the attempt of a run that is the very recording which another store has, or None.
+
+    The run has it where the answer to its COMMIT was lost, so that the rollout went to the spool as well, and where the
+    other store is a backup or a copy.
+    """
+    with there._handle.reading() as connection:
+        row = RolloutRepository(connection, there._pk).find(info.run, info.kind, info.rollout_id, info.attempt)
+    session = sessions.get(row.session_pk)
+    if session is None:
+        return None
+    with run._handle.reading() as connection:
+        imports = ImportRepository(connection, run._pk)
+        return imports.find_recording(session.pk, info.kind, info.rollout_id, row.started_at)
+
+
 def record_import(
     run: Run,
     rollout_id: int,
@@ -94,7 +111,7 @@ def record_import(
     state: Any = None,
     strict: bool = False,
 ) -> RolloutInfo:
-    """Record a rollout as a new attempt, unless the run holds it from the same content already.
+    """Record a rollout as a new attempt, unless the run holds it already: of the same content, or recording.
 
     Raises:
         AlreadyImportedError: it does, also where another process was faster.

@@ -94,7 +94,7 @@ def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedR
 
     Raises:
         RolloutExistsError: it is recorded already, and ``on_conflict`` is "error".
-        AlreadyImportedError: the content of its file is recorded already.
+        AlreadyImportedError: the content of its file, or this very recording, is there already.
         DatabaseError: the database failed; nothing of this rollout was kept.
     """
     return write_rollouts(handle, [(request, rollout)])[0]
@@ -220,6 +220,8 @@ class _Recording:
         if request.origin is not None:
             imports = ImportRepository(self._connection, request.run_pk)
             known = imports.find(request.origin.digest, kind, request.rollout_id)
+            if known is None and request.session_pk is not None:
+                known = imports.find_recording(request.session_pk, kind, request.rollout_id, request.started_at)
             if known is not None:
                 raise AlreadyImportedError(request.run, kind, request.rollout_id, known)
         if request.on_conflict == "error" and self._rollouts.attempts(kind, request.rollout_id):

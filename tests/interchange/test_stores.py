@@ -12,9 +12,9 @@ import pytest
 
 from slime_store import ParamInfo, RolloutFnTrainOutput, Run, Sample, SampleStore
 from slime_store.dataframes import eval_summary_df, weight_versions_df
-from slime_store.interchange import export_run, import_path
+from slime_store.interchange import export_run, import_path, stores
 from slime_store.store.imports import find_extras
-from slime_store.store.prepared import PreparedRollout, prepare_train
+from slime_store.store.prepared import PreparedRollout, prepare_eval, prepare_train
 from slime_store.store.recording import JournalClearing
 from slime_store.store.resume import load_state
 from slime_store.testing import assert_same
@@ -120,6 +120,54 @@ def test_a_spooled_rollout_that_was_made_anew_since_does_not_move_the_data_sourc
             import_path(run, tmp_path / "spool.db")
         assert [info.attempt for info in run.rollouts(attempts=True)] == [1, 2]
         assert run.resume().state == {"sample_offset": 1}
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["seen before", "seen in the transaction"])
+def test_a_spooled_rollout_that_was_stored_all_the_same_is_there_once(
+    store_url: str, tmp_path: Path, is_seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_seen:
+        monkeypatch.setattr(stores, "find_recording", lambda *_: None)
+    with SampleStore.open(store_url) as store, SampleStore.open(tmp_path / "spool.db") as spool:
+        run, spooled = store.run("r"), spool.run("r")
+        run.record_train(0, make_train_output(1, 2), state={"sample_offset": 0})
+        prepared = prepare_train(1, make_train_output(1, 2, seed=1), state={"sample_offset": 1})
+        measured = prepare_eval(1, make_eval_output(seed=1))
+        for each in (run, spooled):  # the answer to the store's COMMIT was lost
+            prepared.store(each)
+            measured.store(each)
+        spooled.record_train(1, make_train_output(1, 2, seed=2), state={"sample_offset": 1})
+        report = import_path(run, tmp_path / "spool.db")
+        assert [(each.action, each.kind, each.attempt) for each in report.files] == [
+            ("skipped", "train", 1),
+            ("recorded", "train", 2),  # another one of the same id
+            ("skipped", "eval", 1),
+        ]
+        assert "there already, as attempt 1 of train rollout 1 of run 'r'" in report.files[0].reason
+        run.delete_rollout(1)
+        assert len(import_path(run, tmp_path / "spool.db").recorded) == 2
+        assert store.verify().ok
+
+
+def test_a_backup_that_is_imported_into_its_own_store_adds_nothing(store_url: str, tmp_path: Path) -> None:
+    _spool(tmp_path / "spool.db", [2, 3], {"lr": 1})
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        for number in range(2):
+            run.record_train(number, make_train_output(1, 2, seed=number), state={"sample_offset": number})
+            run.record_eval(number, make_eval_output(seed=number), weight_version="7")
+        import_path(run, tmp_path / "spool.db")
+        run.recovery.record_checkpoint(3)
+        store.backup(tmp_path / "backup.db")
+        run.prune(keep_arrays_last=1)  # the rollout is there, if not all of it
+        before, sessions, versions = _facts(run), run.sessions(), run.weight_versions()
+        for _ in range(2):
+            report = import_path(run, tmp_path / "backup.db")
+            assert (len(report.skipped), len(report.files)) == (6, 6)
+        assert (_facts(run), run.sessions(), run.weight_versions()) == (before, sessions, versions)
+        run.delete_rollout(0)
+        assert [each.rollout_id for each in import_path(run, tmp_path / "backup.db").recorded] == [0]
+        assert store.verify().ok
 
 
 def test_what_was_pruned_is_named_and_the_rest_comes_in(store_url: str, tmp_path: Path) -> None:
