@@ -116,6 +116,7 @@ def record_import(
     Raises:
         AlreadyImportedError: it does, also where another process was faster.
         UnsupportedValueError: a value cannot be kept exactly (strict only).
+        CommitUnknownError: it is not known whether it was kept; importing it again finds out.
         DatabaseError: nothing of it was kept.
     """
     run._handle.check_writable("import a rollout")
