@@ -129,6 +129,15 @@ class ImportRepository:
         query = select(SessionRow.id, *_ORIGIN).where(SessionRow.run_pk == self._run_pk).order_by(SessionRow.ordinal)
         return {row[0]: SessionOrigin(*row[1:]) for row in self._connection.execute(query)}
 
+    def numbered_sessions(self) -> dict[int, SessionOrigin]:
+        """Return the run's sessions by ordinal."""
+        query = select(SessionRow.ordinal, *_ORIGIN).where(SessionRow.run_pk == self._run_pk)
+        return {row[0]: SessionOrigin(*row[1:]) for row in self._connection.execute(query)}
+
+    def lineage(self, session_pk: int) -> str | None:
+        """Return the document of what a session's rollouts depend on, or None."""
+        return self._connection.execute(select(SessionRow.lineage).where(SessionRow.id == session_pk)).scalar()
+
     def starts(self) -> set[Start]:
         """Return what tells the sessions of the whole store from others, whatever their run."""
         query = select(SessionRow.host, SessionRow.pid, SessionRow.started_at)

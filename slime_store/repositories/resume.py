@@ -144,7 +144,7 @@ class ResumeRepository:
     def journal(self) -> list[Row[Any]]:
         """Return the journalled groups, oldest first.
 
-        Columns: pk, rollout_id, nesting, layouts, group_index, session_pk, lineage (document) of that session.
+        Columns: pk, rollout_id, nesting, layouts, group_index, session_pk, session (ordinal), its lineage (document).
         """
         query = (
             select(
@@ -154,6 +154,7 @@ class ResumeRepository:
                 RolloutRow.layouts,
                 SampleGroupRow.group_index,
                 RolloutRow.session_pk,
+                SessionRow.ordinal.label("session"),
                 SessionRow.lineage,
             )
             .join(SampleGroupRow, SampleGroupRow.rollout_pk == RolloutRow.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -306,19 +307,20 @@ def test_what_a_dump_held_comes_along_from_the_store_that_it_was_imported_into(s
         assert find_extras(run, "train", 4, None) == (1, {"args": {"lr": 1}})
 
 
-def _died_with_a_finished_group(store_url: str) -> None:
+def _died_with_a_finished_group(store_url: str, lr: int = 1, label: str = "5", reward: float = 1.0) -> None:
     with SampleStore.open(store_url) as store:
         run = store.run("r")
-        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": lr})
         journal = run.recovery.journal()
-        journal.put(0, _one(0, "5", 1.0))
+        journal.put(0, _one(0, label, reward))
         journal.close()
 
 
 def _with_the_served_group(run: Run) -> PreparedRollout:
     """What the next session makes of it: the group of the journal, and one of its own."""
-    served = run.resume(lineage={"lr": 1}).journalled_groups[0]
-    clearing = JournalClearing(served=frozenset({0}), whole=True, sessions=run.recovery.journal_sessions())
+    point = run.resume(lineage={"lr": 1})
+    served = [group for group in point.journalled_groups if group[0].group_index == 0][-1]  # as the plug-in does
+    clearing = JournalClearing(served=frozenset({0}), whole=True, sessions=run.recovery.journal_sessions(point))
     output = RolloutFnTrainOutput([served, _one(1, "5", 0.0)])
     return prepare_train(0, output, state={"sample_offset": 1}, clear_journal=clearing)
 
@@ -352,6 +354,29 @@ def test_a_spooled_group_that_was_served_keeps_the_session_that_generated_it(
         assert rows(store_url, "SELECT count(*) FROM sessions") == [(2,)]
         assert store.verify().ok and spool.verify().ok
     assert "two processes" not in caplog.text  # the spool has two sessions, of which one is only named
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told by the plug-in", "found in the journal"])
+def test_a_served_group_belongs_to_the_session_that_generated_it_and_not_to_one_of_another_lineage(
+    store_url: str, is_told: bool
+) -> None:
+    _died_with_a_finished_group(store_url, lr=2, label="9", reward=0.5)
+    _died_with_a_finished_group(store_url, reward=0.25)
+    _died_with_a_finished_group(store_url)
+    _died_with_a_finished_group(store_url, lr=2, label="9", reward=0.5)
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        point = run.resume(lineage={"lr": 1})
+        assert [group[0].reward for group in point.journalled_groups] == [0.25, 1.0]
+        assert point.journalled_sessions == {0: 3}
+        prepared = _with_the_served_group(run)
+        if not is_told:
+            clearing = JournalClearing(served=frozenset({0}), whole=True)
+            prepared = replace(prepared, _clear_journal=clearing)
+        prepared.store(run)
+        assert _by_version(run) == [(3, "5", 1, 1.0), (5, "5", 1, 0.0)]
+        assert store.verify().ok
 
 
 def test_a_spooled_group_that_was_served_keeps_its_session_in_another_store_too(store_url: str, tmp_path: Path) -> None:
