@@ -40,6 +40,9 @@ Start: TypeAlias = "tuple[str, int, datetime]"
 class SessionOrigin(NamedTuple):
     """What a store says of a session, apart from keys: enough to find it in another store, or to add one like it.
 
+    The checkpoint that it started from is left out, as checkpoints are: what a run needs for resuming goes by where its
+    own last session started, whenever something is imported.
+
     ``client``, ``config`` and ``lineage`` are documents.
     """
 
@@ -48,7 +51,6 @@ class SessionOrigin(NamedTuple):
     started_at: datetime
     client: str
     config: str
-    checkpoint_rollout_id: int | None
     lineage: str | None
 
 
@@ -202,7 +204,10 @@ class ImportRepository:
         return [(row[0], row[1], row[2]) for row in self._connection.execute(query)]
 
     def add_session(self, origin: SessionOrigin) -> int:
-        """Add a session like that of another store, and return its key. The run must be locked."""
+        """Add a session like that of another store, and return its key. The run must be locked.
+
+        Where it started is not known of it, so that it is never taken for the session that is to be resumed.
+        """
         key, _ = RunRepository(self._connection).add_session(
             self._run_pk,
             host=origin.host,
@@ -212,7 +217,7 @@ class ImportRepository:
             now=origin.started_at,
         )
         resume = ResumeRepository(self._connection, self._run_pk)
-        resume.describe_session(key, origin.checkpoint_rollout_id, origin.lineage)
+        resume.describe_session(key, None, origin.lineage)
         return key
 
     def is_made_anew(self, kind: str, rollout_id: int, session_pk: int, started_at: datetime) -> bool:

@@ -171,6 +171,44 @@ def test_a_backup_that_is_imported_into_its_own_store_adds_nothing(store_url: st
         assert store.verify().ok
 
 
+def test_an_import_does_not_change_what_the_session_under_way_needs(store_url: str, tmp_path: Path) -> None:
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        for number in range(6):
+            run.record_train(number, make_train_output(1, 1, seed=number), state={"sample_offset": number})
+        run.recovery.record_checkpoint(4)
+    with SampleStore.open(tmp_path / "other.db") as other:
+        there = other.run("r")
+        there.recovery.begin_session(checkpoint_rollout_id=9, lineage={"lr": 1})
+        there.record_train(10, make_train_output(1, 1), state={"sample_offset": 10})
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection, connection:
+        connection.execute("UPDATE sessions SET host = 'elsewhere'")
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=1, lineage={"lr": 1})
+        assert len(import_path(run, tmp_path / "other.db").recorded) == 1
+        report = run.prune(keep_arrays_last=1)
+        assert (report.n_pruned, report.n_needed) == (1, 5)
+        assert [info.rollout_id for info in run.resume(checkpoint_rollout_id=1).complete] == [2, 3, 4, 5]
+        for number in range(2, 6):
+            assert_same(run.load_train(number, sample_type=Sample), make_train_output(1, 1, seed=number))
+        assert [each.checkpoint_rollout_id for each in run.sessions()] == [-1, 1, None]
+
+
+def test_nothing_of_an_imported_run_is_pruned_that_could_be_resumed_from_whatever_it_begins_with(
+    store_url: str, tmp_path: Path
+) -> None:
+    _spool(tmp_path / "old.db", [3, 4, 5], {"lr": 1})
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        import_path(run, tmp_path / "old.db")
+        assert run.prune(keep_arrays_last=1).n_needed == 2
+        assert [info.rollout_id for info in run.resume(checkpoint_rollout_id=3).complete] == [4, 5]
+        run.recovery.record_checkpoint(5)
+        assert run.prune(keep_arrays_last=1).n_pruned == 2
+
+
 def test_what_was_pruned_is_named_and_the_rest_comes_in(store_url: str, tmp_path: Path) -> None:
     old = tmp_path / "old.db"
     with SampleStore.open(old) as store:
