@@ -68,7 +68,7 @@ class ResumeRepository:
     def complete_after(self, rollout_id: int) -> list[Row[Any]]:
         """Return the newest complete train rollouts after one, in order; imported dumps, which have no state, apart.
 
-        Columns: pk, rollout_id, attempt, session (ordinal), lineage (document), has_state.
+        Columns: pk, rollout_id, attempt, pruned_at, session (ordinal), lineage (document), has_state.
         """
         has_state = select(RolloutStateRow.rollout_pk).where(RolloutStateRow.rollout_pk == RolloutRow.id).exists()
         query = (
@@ -76,6 +76,7 @@ class ResumeRepository:
                 RolloutRow.id.label("pk"),
                 RolloutRow.rollout_id,
                 RolloutRow.attempt,
+                RolloutRow.pruned_at,
                 SessionRow.ordinal.label("session"),
                 SessionRow.lineage,
                 has_state.label("has_state"),

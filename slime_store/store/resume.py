@@ -65,9 +65,9 @@ def adoptable_rows(
 ) -> tuple[list[Row[Any]], str | None]:
     """Return the unbroken chain of adoptable rollouts after a checkpoint, and why it ends before the recorded ones do.
 
-    A rollout is adoptable when all before it are, it was recorded with the data source's state, its session's lineage
-    agrees with the given one in every key that both have, and no later session has replaced the rollout before it, be
-    it the checkpoint's own.
+    A rollout is adoptable when all before it are, it was recorded with the data source's state, has its arrays still,
+    its session's lineage agrees with the given one in every key that both have, and no later session has replaced the
+    rollout before it, be it the checkpoint's own.
     """
     chain: list[Row[Any]] = []
     session = repository.session_up_to(checkpoint)
@@ -80,6 +80,8 @@ def adoptable_rows(
             return chain, f"{what} is more than {max_adopted} rollouts after checkpoint {checkpoint}"
         if not row.has_state:
             return chain, f"{what} was recorded without the data source's state"
+        if row.pruned_at is not None:
+            return chain, f"the arrays of {what} were pruned"
         if row.session < session:
             return chain, f"{what} is from session {row.session}, before rollout {expected - 1} was made anew"
         changed = differences(row.lineage, lineage)

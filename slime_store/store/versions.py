@@ -56,8 +56,8 @@ class RolloutVersions:
         """Return the session that generated each group that was served from the journal, by group index.
 
         The rollout says it, as far as it was told when it took them over, else the journal does: groups of another
-        lineage are not served, and of equal ones the last is. A store that does not know it, as the spool, gets one like
-        the original, so that the labels of two processes are never taken for one.
+        lineage are not served, and of equal ones the last is. A store that does not know it, as the spool, gets one
+        like the original, so that the labels of two processes are never taken for one.
         """
         clearing = request.clear_journal
         if clearing is None or not clearing.served:
