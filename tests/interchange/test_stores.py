@@ -209,6 +209,31 @@ def test_nothing_of_an_imported_run_is_pruned_that_could_be_resumed_from_whateve
         assert run.prune(keep_arrays_last=1).n_pruned == 2
 
 
+def test_runs_of_another_store_are_never_mixed(store_url: str, tmp_path: Path) -> None:
+    old = tmp_path / "old.db"
+    with SampleStore.open(old) as other:
+        for name in "ab":
+            other.run(name).record_train(0, [_one(0, name, 1.0)])
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        report = import_path(run, old)
+        (refused,) = report.failed
+        assert (report.recorded, refused.rollout_id) == ((), None)
+        assert refused.reason.startswith("the store has 2 runs, 'a', 'b', and none is called 'r'; say which to take")
+        (refused,) = import_path(run, old, from_run="c").failed
+        assert refused.reason == "the store has no run 'c'; it holds 'a', 'b'"
+        assert len(import_path(run, old, from_run="b").recorded) == 1
+        assert len(import_path(store.run("a"), old).recorded) == 1
+        assert [(each.label, each.session) for each in run.weight_versions()] == [("b", 1)]
+        assert [(info.rollout_id, info.attempt) for info in run.rollouts(attempts=True)] == [(0, 1)]
+    done = invoke("--store", store_url, "import", str(old), "--run", "r")
+    assert done.exit_code == 1 and "--from-run" in done.stderr
+    done = invoke("--store", store_url, "import", str(old), "--run", "new", "--from-run", "a")
+    assert done.exit_code == 0
+    with SampleStore.open(store_url) as store:
+        assert [each.label for each in store.run("new", create=False).weight_versions()] == ["a"]
+
+
 def test_what_was_pruned_is_named_and_the_rest_comes_in(store_url: str, tmp_path: Path) -> None:
     old = tmp_path / "old.db"
     with SampleStore.open(old) as store:
