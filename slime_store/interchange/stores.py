@@ -18,24 +18,25 @@ from slime_store.interchange.reports import ImportedFile
 from slime_store.store import Run, SampleStore
 from slime_store.store.imports import (
     JoinedSession,
+    StoredSample,
     find_import,
     find_recording,
     join_sessions,
     record_import,
     stored_rollout,
 )
-from slime_store.types import RolloutInfo, Sample
+from slime_store.types import RolloutInfo
 
 
 def import_store(run: Run, path: Path, *, from_run: str | None = None, strict: bool = False) -> list[ImportedFile]:
     """Record every rollout and attempt of a store file, with the data source's states, each once.
 
     It is one run's: the one that is named, else the one of the same name, else the only one, since what two runs call
-    rollout 0 must not become two attempts of one. Each rollout goes to the session of the process that recorded it, with
-    all that was recorded of it, and each sample's weight versions to the session that generated it. Weight versions come
-    along whether a rollout has them or not. A train rollout that a later session has made anew comes without its state.
-    One whose arrays were pruned, or which is damaged, fails and does not stop the rest: recorded without what it has
-    lost, it would pass for a whole one.
+    rollout 0 must not become two attempts of one. Each rollout goes to the session of the process that recorded it,
+    with all that was recorded of it, and each sample's weight versions to the session that generated it. Weight
+    versions come along whether a rollout has them or not. A train rollout that a later session has made anew comes
+    without its state. One whose arrays were pruned, or which is damaged, fails and does not stop the rest: recorded
+    without what it has lost, it would pass for a whole one.
 
     Raises:
         InvalidDumpError: the store has no run of the name given, or none was given and it has several of other names.
@@ -81,7 +82,7 @@ def _import_one(
         if known is not None:
             raise AlreadyImportedError(run.name, kind, info.rollout_id, known)
         load = there.load_train if kind == "train" else there.load_eval
-        output = load(info.rollout_id, attempt=info.attempt, sample_type=Sample)
+        output = load(info.rollout_id, attempt=info.attempt, sample_type=StoredSample)
         source, state = stored_rollout(run, there, info, sessions, digest, path.name)
         recorded = record_import(run, info.rollout_id, output, source, state=state, strict=strict)
     except AlreadyImportedError as error:

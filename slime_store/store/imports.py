@@ -25,6 +25,13 @@ from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Rollout
 Kind = Literal["train", "eval"]
 
 
+class StoredSample(Sample):
+    """A sample with the attributes that it was recorded with and no others, whatever framework's it was."""
+
+    def __init__(self) -> None:
+        pass
+
+
 @dataclass(frozen=True)
 class ImportSource:
     """The file that a rollout comes from.
@@ -216,7 +223,7 @@ def stored_rollout(
     state = None
     if not is_left:
         where = info.rollout_id, info.attempt
-        state = load_state(there._handle, info.run, there._pk, info.kind, *where, Sample)
+        state = load_state(there._handle, info.run, there._pk, info.kind, *where, StoredSample)
     extras = {} if document is None else dict(decode_inline(document))
     ours = {position: sessions[pk].pk for position, pk in generated_in.items()}
     recorded = Recorded(row.started_at, row.finished_at, version, ours, info.placeholders)

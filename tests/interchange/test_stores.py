@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slime_store import ParamInfo, RolloutFnTrainOutput, Run, Sample, SampleStore
+from slime_store import ParamInfo, RolloutFnEvalOutput, RolloutFnTrainOutput, Run, Sample, SampleStore
 from slime_store.dataframes import eval_summary_df, weight_versions_df
 from slime_store.interchange import export_run, import_path, stores
 from slime_store.store.imports import find_extras
@@ -207,6 +208,58 @@ def test_nothing_of_an_imported_run_is_pruned_that_could_be_resumed_from_whateve
         assert [info.rollout_id for info in run.resume(checkpoint_rollout_id=3).complete] == [4, 5]
         run.recovery.record_checkpoint(5)
         assert run.prune(keep_arrays_last=1).n_pruned == 2
+
+
+@dataclass
+class _Older:
+    """A sample class of another framework, or of an older version, which lacks much of ours."""
+
+    class Status(Enum):
+        PENDING = "pending"
+        COMPLETED = "completed"
+
+    @dataclass
+    class SpecInfo:
+        spec_accept_token_num: int = 0
+        spec_draft_token_num: int = 0
+        spec_verify_ct: int = 0
+        completion_token_num: int = 0
+
+    index: int | None = None
+    group_index: int | None = None
+    prompt: str = ""
+    tokens: list[int] = field(default_factory=list)
+    response: str = ""
+    reward: float | None = None
+    status: Status = Status.PENDING
+    spec_info: SpecInfo = field(default_factory=SpecInfo)
+
+    @staticmethod
+    def from_dict(_: Any) -> _Older:
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def test_samples_of_another_framework_come_along_with_their_attributes_and_no_others(
+    store_url: str, tmp_path: Path
+) -> None:
+    sample = _Older(0, 0, "p", [1, 2], "r", 1.0, _Older.Status.COMPLETED, _Older.SpecInfo(1, 2, 3, 4))
+    sample.adapter = {"nested": _Older(1), "turns": [_Older(2, tokens=[3])]}  # type: ignore[attr-defined]
+    train = RolloutFnTrainOutput([[sample], [_Older(3, 1)]])
+    measured = RolloutFnEvalOutput({"e": {"rewards": [1.0], "samples": [sample]}})
+    with SampleStore.open(tmp_path / "old.db") as store:
+        store.run("r").record_train(0, train, state={"buffer": [[sample]]})
+        store.run("r").record_eval(0, measured)
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        assert len(import_path(run, tmp_path / "old.db").recorded) == 2
+        assert_same(run.load_train(0, sample_type=_Older), train)
+        assert_same(run.load_eval(0, sample_type=_Older), measured)
+        assert_same(run.recovery.load_state(0, sample_type=_Older), {"buffer": [[sample]]})
+        assert run.load_train(0, sample_type=Sample).samples[0][0].spec_info.completion_token_num == 4
+        assert store.verify().ok
 
 
 def test_runs_of_another_store_are_never_mixed(store_url: str, tmp_path: Path) -> None:
