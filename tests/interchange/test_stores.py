@@ -258,6 +258,9 @@ def test_samples_of_another_framework_come_along_with_their_attributes_and_no_ot
         assert_same(run.load_train(0, sample_type=_Older), train)
         assert_same(run.load_eval(0, sample_type=_Older), measured)
         assert_same(run.recovery.load_state(0, sample_type=_Older), {"buffer": [[sample]]})
+        run.record_train(1, [[Sample(metadata={"kept": Sample(prefix_cache_info=Sample.PrefixCacheInfo(5, 6))})]])
+        kept = run.load_train(1, sample_type=_Older).samples[0][0].metadata["kept"]
+        assert (type(kept), kept.prefix_cache_info) == (_Older, Sample.PrefixCacheInfo(5, 6))
         assert run.load_train(0, sample_type=Sample).samples[0][0].spec_info.completion_token_num == 4
         assert store.verify().ok
 
