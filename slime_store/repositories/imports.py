@@ -183,12 +183,13 @@ class ImportRepository:
         """Return the session that the process of another store's session had in this run at a time, or None.
 
         That is this very session, else the one that the process began last by then; but none of ``others``: a process
-        that comes after another one on the same machine may have its number.
+        that comes after another one on the same machine may have its number. A clock that was set back makes what the
+        session recorded no older than itself.
         """
         found = self.find_session(origin)
         if found is not None:
             return found
-        begun = self._begun(origin, SessionRow.started_at <= when)
+        begun = self._begun(origin, SessionRow.started_at <= max(when, origin.started_at))
         begun = [each for each in begun if (origin.host, origin.pid, each[0]) not in others]
         return begun[-1][1] if begun and begun[-1][2] == origin.lineage else None
 

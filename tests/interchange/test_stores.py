@@ -100,6 +100,21 @@ def test_spooled_rollouts_are_adopted_where_their_neighbours_are(store_url: str,
         assert {info.session for info in point.complete} == {1}
 
 
+def test_spooled_rollouts_are_adopted_although_the_clock_was_set_back(store_url: str, tmp_path: Path) -> None:
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        run.record_train(0, make_train_output(1, 2), state={"sample_offset": 0})
+        _spool(tmp_path / "spool.db", [1], {"lr": 1})
+        with closing(sqlite3.connect(tmp_path / "spool.db")) as connection, connection:
+            for table, column in (("rollouts", "started_at"), ("weight_versions", "first_seen_at")):
+                connection.execute(f"UPDATE {table} SET {column} = datetime({column}, '-1 hour') || '.000000'")
+        run.record_train(2, make_train_output(1, 2), state={"sample_offset": 2})
+        assert len(import_path(run, tmp_path / "spool.db").recorded) == 1
+        assert [info.session for info in run.rollouts()] == [1, 1, 1]
+        assert run.resume(lineage={"lr": 1}).next_rollout_id == 3
+
+
 def test_spooled_rollouts_of_another_lineage_are_refused(store_url: str, tmp_path: Path) -> None:
     _spool(tmp_path / "spool.db", [0, 1], {"lr": 1})  # by a process that never reached the store
     with SampleStore.open(store_url) as store:
