@@ -27,6 +27,11 @@ _COLUMNS = ("action", "kind", "rollout_id", "attempt", "n_samples", "path", "rea
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @run_option
 @kind_option("Of a file, what it is of when its name does not say so; of a folder, take only these.")
+@click.option(
+    "--from-run",
+    metavar="RUN",
+    help="Of another store, the run to take; default: the one that is called like --run, else the only one.",
+)
 @click.option("--trust", is_flag=True, help="Let torch unpickle the files, which runs whatever code they hold.")
 @click.option("--strict", is_flag=True, help="Fail on values that cannot be kept exactly, instead of marking them.")
 @format_option
@@ -36,6 +41,7 @@ def import_dumps(
     paths: tuple[str, ...],
     run_name: str,
     kind: Literal["train", "eval"] | None,
+    from_run: str | None,
     trust: bool,
     strict: bool,
     form: str,
@@ -54,7 +60,7 @@ def import_dumps(
     try:
         with opener.writing_run(run_name) as run, Progress("importing") as progress:
             for number, file in enumerate(files, 1):
-                done += import_any(run, file, kind=kind, trust=trust, strict=strict)
+                done += import_any(run, file, kind=kind, from_run=from_run, trust=trust, strict=strict)
                 progress(number, len(files))
     finally:  # also where the database fails halfway: these are recorded
         write_rows(_COLUMNS, done, form)

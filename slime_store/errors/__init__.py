@@ -9,6 +9,7 @@ from __future__ import annotations
 from slime_store.errors.base import StoreError
 from slime_store.errors.database import (
     BackgroundRecordError,
+    CommitUnknownError,
     ConnectionFailedError,
     DatabaseError,
     ReadOvertakenError,
@@ -64,6 +65,7 @@ __all__ = [
     "BatchError",
     "BlobCorruptError",
     "BlobMissingError",
+    "CommitUnknownError",
     "ConnectionFailedError",
     "CopyError",
     "DamagedStoreError",

@@ -6,7 +6,10 @@ from slime_store.errors.base import StoreError
 
 
 class DatabaseError(StoreError):
-    """The database refused or failed; the transaction was rolled back and the store stays usable."""
+    """The database refused or failed; the transaction was rolled back and the store stays usable.
+
+    Of the errors below only `CommitUnknownError` says that it may have been committed.
+    """
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(url, reason)
@@ -40,12 +43,29 @@ class ConnectionFailedError(DatabaseError):
     """The database server cannot be reached, or the connection broke and came to nothing when tried again."""
 
 
-class BackgroundRecordError(StoreError):
-    """A record that ran in the background failed; raised once by the next call, ``flush`` or ``close``."""
+class CommitUnknownError(ConnectionFailedError):
+    """The answer to a record's COMMIT was lost with the connection, and what became of it could not be found out since.
 
-    def __init__(self, what: str, reason: str) -> None:
-        super().__init__(what, reason)
-        self.what, self.reason = what, reason
+    All of it is kept, or nothing. ``url`` and ``reason`` are of what failed last.
+    """
 
     def __str__(self) -> str:
-        return f"recording {self.what} in the background failed and nothing of it was stored: {self.reason}"
+        return (
+            f"{super().__str__()}; before that the answer to a COMMIT was lost, so it is not known whether what was "
+            "recorded is kept: look for it, as with `run.rollouts(attempts=True)`, before it is recorded again"
+        )
+
+
+class BackgroundRecordError(StoreError):
+    """A record that ran in the background failed; raised once by the next call, ``flush`` or ``close``.
+
+    Nothing of it was stored, unless ``may_be_stored``: then it is not known, as for `CommitUnknownError`.
+    """
+
+    def __init__(self, what: str, reason: str, may_be_stored: bool = False) -> None:
+        super().__init__(what, reason, may_be_stored)
+        self.what, self.reason, self.may_be_stored = what, reason, may_be_stored
+
+    def __str__(self) -> str:
+        known = "" if self.may_be_stored else " and nothing of it was stored"
+        return f"recording {self.what} in the background failed{known}: {self.reason}"

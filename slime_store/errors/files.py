@@ -44,7 +44,7 @@ class ExportError(StoreError):
 
 
 class AlreadyImportedError(StoreError):
-    """The run already holds the content of this file."""
+    """The run already holds the content of this file, or the very recording that a store has."""
 
     def __init__(self, run: str, kind: str, rollout_id: int, attempt: int) -> None:
         super().__init__(run, kind, rollout_id, attempt)
@@ -52,7 +52,8 @@ class AlreadyImportedError(StoreError):
 
     def __str__(self) -> str:
         return (
-            f"already imported as attempt {self.attempt} of {self.kind} rollout {self.rollout_id} of run {self.run!r}"
+            f"it is there already, as attempt {self.attempt} of {self.kind} rollout {self.rollout_id} of "
+            f"run {self.run!r}"
         )
 
 

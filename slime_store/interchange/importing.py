@@ -40,6 +40,7 @@ def import_path(
     path: str | os.PathLike[str],
     *,
     kind: Kind | None = None,
+    from_run: str | None = None,
     trust: bool = False,
     strict: bool = False,
     progress: Callable[[int, int, ImportedFile], None] | None = None,
@@ -56,6 +57,7 @@ def import_path(
             ``rollout_data``). The files of a folder are taken in the order of their rollout ids, a training rollout
             before the eval of the same id.
         kind: of a file, what it is of, when its name does not say so; of a folder, take only these.
+        from_run: of another store, the run to take; default: the one that is called like ``run``, else the only one.
         trust: let torch unpickle the files, which runs whatever code they hold.
         strict: fail on a file with a value that cannot be kept exactly, or with a ``status`` that slime does not know.
             Otherwise a placeholder is stored and listed in the report.
@@ -69,22 +71,30 @@ def import_path(
     files = find_dumps(path, kind)
     done: list[ImportedFile] = []
     for number, file in enumerate(files, 1):
-        done += import_any(run, file, kind=kind, trust=trust, strict=strict)
+        done += import_any(run, file, kind=kind, from_run=from_run, trust=trust, strict=strict)
         if progress is not None and done:
             progress(number, len(files), done[-1])
     return ImportReport(tuple(done))
 
 
 def import_any(
-    run: Run, file: Path, *, kind: Kind | None = None, trust: bool = False, strict: bool = False
+    run: Run,
+    file: Path,
+    *,
+    kind: Kind | None = None,
+    from_run: str | None = None,
+    trust: bool = False,
+    strict: bool = False,
 ) -> list[ImportedFile]:
     """Record what one file holds, a dump or the rollouts of a store; arguments and errors as for ``import_path``."""
     if not is_database(file):
         return [import_file(run, file, kind=kind, trust=trust, strict=strict)]
     try:
-        return import_store(run, file, strict=strict)
+        return import_store(run, file, from_run=from_run, strict=strict)
     except SchemaError as error:  # an SQLite file, but no store that can be read here
         return [ImportedFile(os.fspath(file), "failed", kind or "train", reason=str(error))]
+    except InvalidDumpError as error:
+        return [ImportedFile(os.fspath(file), "failed", kind or "train", reason=error.reason)]
 
 
 def find_dumps(path: str | os.PathLike[str], kind: Kind | None = None) -> list[Path]:

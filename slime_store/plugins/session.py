@@ -173,7 +173,7 @@ class PluginSession:
         )
         self.adoptable = {info.rollout_id: info for info in point.complete}
         if point.journalled_groups:
-            self.tracker.take_over(point.journalled_groups, run.recovery.journal_sessions())
+            self.tracker.take_over(point.journalled_groups, run.recovery.journal_sessions(point))
         if point.complete:
             last = point.next_rollout_id - 1
             say("rollouts %d to %d are recorded and are not generated again", checkpoint + 1, last)

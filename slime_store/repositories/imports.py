@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, select
+from sqlalchemy.orm import aliased
 
 from slime_store.mapping.text import searchable
 from slime_store.models import ImportRow, RolloutRow, SampleWeightVersionRow, SessionRow, WeightVersionRow
@@ -39,6 +40,9 @@ Start: TypeAlias = "tuple[str, int, datetime]"
 class SessionOrigin(NamedTuple):
     """What a store says of a session, apart from keys: enough to find it in another store, or to add one like it.
 
+    The checkpoint that it started from is left out, as checkpoints are: what a run needs for resuming goes by where its
+    own last session started, whenever something is imported.
+
     ``client``, ``config`` and ``lineage`` are documents.
     """
 
@@ -47,7 +51,6 @@ class SessionOrigin(NamedTuple):
     started_at: datetime
     client: str
     config: str
-    checkpoint_rollout_id: int | None
     lineage: str | None
 
 
@@ -80,6 +83,27 @@ class ImportRepository:
         )
         return self._connection.execute(query.order_by(RolloutRow.attempt.desc()).limit(1)).scalar()
 
+    def find_recording(self, session_pk: int, kind: str, rollout_id: int, started_at: datetime) -> int | None:
+        """Return the newest attempt that is this very recording: begun at this moment by the process of a session.
+
+        It is known by the process, since that has a session of its own in each store that it writes to.
+        """
+        named = aliased(SessionRow)
+        query = (
+            select(RolloutRow.attempt)
+            .join(SessionRow, SessionRow.id == RolloutRow.session_pk)
+            .join(named, and_(named.host == SessionRow.host, named.pid == SessionRow.pid))
+            .where(
+                named.id == session_pk,
+                RolloutRow.run_pk == self._run_pk,
+                RolloutRow.kind == kind,
+                RolloutRow.rollout_id == rollout_id,
+                RolloutRow.started_at == started_at,
+                RolloutRow.status == "complete",
+            )
+        )
+        return self._connection.execute(query.order_by(RolloutRow.attempt.desc()).limit(1)).scalar()
+
     def add(self, rollout_pk: int, origin: ImportOrigin, now: datetime, digests: RolloutDigests) -> None:
         """Add the origin of a rollout; ``digests`` takes that of its row."""
         values = {
@@ -106,6 +130,15 @@ class ImportRepository:
         """Return the run's sessions by key, oldest first."""
         query = select(SessionRow.id, *_ORIGIN).where(SessionRow.run_pk == self._run_pk).order_by(SessionRow.ordinal)
         return {row[0]: SessionOrigin(*row[1:]) for row in self._connection.execute(query)}
+
+    def numbered_sessions(self) -> dict[int, SessionOrigin]:
+        """Return the run's sessions by ordinal."""
+        query = select(SessionRow.ordinal, *_ORIGIN).where(SessionRow.run_pk == self._run_pk)
+        return {row[0]: SessionOrigin(*row[1:]) for row in self._connection.execute(query)}
+
+    def lineage(self, session_pk: int) -> str | None:
+        """Return the document of what a session's rollouts depend on, or None."""
+        return self._connection.execute(select(SessionRow.lineage).where(SessionRow.id == session_pk)).scalar()
 
     def starts(self) -> set[Start]:
         """Return what tells the sessions of the whole store from others, whatever their run."""
@@ -150,12 +183,13 @@ class ImportRepository:
         """Return the session that the process of another store's session had in this run at a time, or None.
 
         That is this very session, else the one that the process began last by then; but none of ``others``: a process
-        that comes after another one on the same machine may have its number.
+        that comes after another one on the same machine may have its number. A clock that was set back makes what the
+        session recorded no older than itself.
         """
         found = self.find_session(origin)
         if found is not None:
             return found
-        begun = self._begun(origin, SessionRow.started_at <= when)
+        begun = self._begun(origin, SessionRow.started_at <= max(when, origin.started_at))
         begun = [each for each in begun if (origin.host, origin.pid, each[0]) not in others]
         return begun[-1][1] if begun and begun[-1][2] == origin.lineage else None
 
@@ -171,7 +205,10 @@ class ImportRepository:
         return [(row[0], row[1], row[2]) for row in self._connection.execute(query)]
 
     def add_session(self, origin: SessionOrigin) -> int:
-        """Add a session like that of another store, and return its key. The run must be locked."""
+        """Add a session like that of another store, and return its key. The run must be locked.
+
+        Where it started is not known of it, so that it is never taken for the session that is to be resumed.
+        """
         key, _ = RunRepository(self._connection).add_session(
             self._run_pk,
             host=origin.host,
@@ -181,7 +218,7 @@ class ImportRepository:
             now=origin.started_at,
         )
         resume = ResumeRepository(self._connection, self._run_pk)
-        resume.describe_session(key, origin.checkpoint_rollout_id, origin.lineage)
+        resume.describe_session(key, None, origin.lineage)
         return key
 
     def is_made_anew(self, kind: str, rollout_id: int, session_pk: int, started_at: datetime) -> bool:

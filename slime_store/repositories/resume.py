@@ -68,7 +68,7 @@ class ResumeRepository:
     def complete_after(self, rollout_id: int) -> list[Row[Any]]:
         """Return the newest complete train rollouts after one, in order; imported dumps, which have no state, apart.
 
-        Columns: pk, rollout_id, attempt, session (ordinal), lineage (document), has_state.
+        Columns: pk, rollout_id, attempt, pruned_at, session (ordinal), lineage (document), has_state.
         """
         has_state = select(RolloutStateRow.rollout_pk).where(RolloutStateRow.rollout_pk == RolloutRow.id).exists()
         query = (
@@ -76,6 +76,7 @@ class ResumeRepository:
                 RolloutRow.id.label("pk"),
                 RolloutRow.rollout_id,
                 RolloutRow.attempt,
+                RolloutRow.pruned_at,
                 SessionRow.ordinal.label("session"),
                 SessionRow.lineage,
                 has_state.label("has_state"),
@@ -144,7 +145,7 @@ class ResumeRepository:
     def journal(self) -> list[Row[Any]]:
         """Return the journalled groups, oldest first.
 
-        Columns: pk, rollout_id, nesting, layouts, group_index, session_pk, lineage (document) of that session.
+        Columns: pk, rollout_id, nesting, layouts, group_index, session_pk, session (ordinal), its lineage (document).
         """
         query = (
             select(
@@ -154,6 +155,7 @@ class ResumeRepository:
                 RolloutRow.layouts,
                 SampleGroupRow.group_index,
                 RolloutRow.session_pk,
+                SessionRow.ordinal.label("session"),
                 SessionRow.lineage,
             )
             .join(SampleGroupRow, SampleGroupRow.rollout_pk == RolloutRow.id)

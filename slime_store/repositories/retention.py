@@ -78,7 +78,10 @@ class RetentionRepository:
         return self._connection.execute(query).scalar()
 
     def last_start(self) -> int | None:
-        """Return the checkpoint that the last session started from, if it has not saved one of its own since."""
+        """Return the checkpoint that the last session started from, if it has not saved one of its own since.
+
+        Of sessions that came with an import it is not known, so that they do not count.
+        """
         query = (
             select(SessionRow.id, SessionRow.checkpoint_rollout_id)
             .where(SessionRow.run_pk == self._run_pk, SessionRow.checkpoint_rollout_id.is_not(None))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from slime_store.database import tell_after_fork
-from slime_store.errors import BackgroundRecordError
+from slime_store.errors import BackgroundRecordError, CommitUnknownError
 from slime_store.store.worker import Worker
 
 T = TypeVar("T")
@@ -97,8 +97,9 @@ class BackgroundWriter:
         self._worker.close()
         failures = self._taken(None)
         if len(failures) > 1:
-            what, reason = ("; ".join(parts) for parts in zip(*[failure.args for failure in failures], strict=True))
-            raise BackgroundRecordError(what, reason) from failures[0].__cause__
+            what, reason = "; ".join(each.what for each in failures), "; ".join(each.reason for each in failures)
+            may_be_stored = any(each.may_be_stored for each in failures)
+            raise BackgroundRecordError(what, reason, may_be_stored) from failures[0].__cause__
         if failures:
             raise failures[0]
 
@@ -122,7 +123,8 @@ class BackgroundWriter:
         return failures
 
     def _note(self, what: str, error: BaseException) -> None:
-        failure = BackgroundRecordError(what, f"{type(error).__name__}: {error}")
+        may_be_stored = isinstance(error, CommitUnknownError)
+        failure = BackgroundRecordError(what, f"{type(error).__name__}: {error}", may_be_stored)
         failure.__cause__ = error
         self._failures.append(failure)
         _log.error("recording %s in the background failed: %s", what, error)

@@ -25,6 +25,13 @@ from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Rollout
 Kind = Literal["train", "eval"]
 
 
+class StoredSample(Sample):
+    """A sample with the attributes that it was recorded with and no others, whatever framework's it was."""
+
+    def __init__(self) -> None:
+        pass
+
+
 @dataclass(frozen=True)
 class ImportSource:
     """The file that a rollout comes from.
@@ -85,6 +92,23 @@ def find_import(run: Run, source_digest: bytes, kind: Kind, rollout_id: int) -> 
         return ImportRepository(connection, run._pk).find(source_digest, kind, rollout_id)
 
 
+@reconnecting
+def find_recording(run: Run, there: Run, info: RolloutInfo, sessions: dict[int, JoinedSession]) -> int | None:
+    """Return the attempt of a run that is the very recording which another store has, or None.
+
+    The run has it where the answer to its COMMIT was lost, so that the rollout went to the spool as well, and where the
+    other store is a backup or a copy.
+    """
+    with there._handle.reading() as connection:
+        row = RolloutRepository(connection, there._pk).find(info.run, info.kind, info.rollout_id, info.attempt)
+    session = sessions.get(row.session_pk)
+    if session is None:
+        return None
+    with run._handle.reading() as connection:
+        imports = ImportRepository(connection, run._pk)
+        return imports.find_recording(session.pk, info.kind, info.rollout_id, row.started_at)
+
+
 def record_import(
     run: Run,
     rollout_id: int,
@@ -94,11 +118,12 @@ def record_import(
     state: Any = None,
     strict: bool = False,
 ) -> RolloutInfo:
-    """Record a rollout as a new attempt, unless the run holds it from the same content already.
+    """Record a rollout as a new attempt, unless the run holds it already: of the same content, or recording.
 
     Raises:
         AlreadyImportedError: it does, also where another process was faster.
         UnsupportedValueError: a value cannot be kept exactly (strict only).
+        CommitUnknownError: it is not known whether it was kept; importing it again finds out.
         DatabaseError: nothing of it was kept.
     """
     run._handle.check_writable("import a rollout")
@@ -198,7 +223,7 @@ def stored_rollout(
     state = None
     if not is_left:
         where = info.rollout_id, info.attempt
-        state = load_state(there._handle, info.run, there._pk, info.kind, *where, Sample)
+        state = load_state(there._handle, info.run, there._pk, info.kind, *where, StoredSample)
     extras = {} if document is None else dict(decode_inline(document))
     ours = {position: sessions[pk].pk for position, pk in generated_in.items()}
     recorded = Recorded(row.started_at, row.finished_at, version, ours, info.placeholders)

@@ -42,6 +42,9 @@ class PreparedRollout:
     def store(self, run: Run) -> RolloutInfo:
         """Store it; may be called again after a failure, also with a run of another store.
 
+        After a CommitUnknownError the run may hold it; what another store then has too is known for the same recording
+        when that is imported.
+
         Raises:
             RolloutExistsError, DatabaseError: as for ``Run.record_train``.
         """

@@ -134,7 +134,8 @@ def needed_to_resume(connection: Connection, run_pk: int) -> set[int]:
     """Return the keys of the attempts that resuming needs.
 
     From the checkpoint noted last, and from where the last session started if it has noted none since: the
-    checkpointed rollout, for the data source's state, and the chain of those that would be handed back after it.
+    checkpointed rollout, for the data source's state, and the chain of those that would be handed back after it. Where
+    neither is known, as after an import, the chain from the first recorded rollout on.
     """
     repository = ResumeRepository(connection, run_pk)
     last = repository.last_checkpoint()
@@ -142,6 +143,8 @@ def needed_to_resume(connection: Connection, run_pk: int) -> set[int]:
     started = RetentionRepository(connection, run_pk).last_start()
     if started is not None:
         starts.add(started)
+    elif last is None:
+        starts = {row.rollout_id - 1 for row in repository.complete_after(-1)[:1]}
     needed: set[int] = set()
     for start in starts:
         chain, _ = adoptable_rows(repository, start, None, None)

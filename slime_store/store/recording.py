@@ -12,7 +12,14 @@ import sqlalchemy as sa
 
 from slime_store.blobs import PayloadWriter
 from slime_store.database import reconnecting, translated
-from slime_store.errors import AlreadyImportedError, DatabaseError, RolloutExistsError
+from slime_store.errors import (
+    AlreadyImportedError,
+    CommitUnknownError,
+    ConnectionFailedError,
+    DatabaseError,
+    RolloutExistsError,
+    StoreError,
+)
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.aggregates import AggregateRepository
 from slime_store.repositories.blobs import BlobRepository
@@ -81,7 +88,10 @@ class RecordRequest:
 
 
 class Tried(NamedTuple):
-    """A rollout of a transaction whose end is not known: which of the given, and what tells it from others."""
+    """A rollout of a transaction whose end is not known: which of the given, and what tells it from others.
+
+    A list of them is empty once it is known that no try was committed.
+    """
 
     position: int
     pk: int
@@ -94,8 +104,9 @@ def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedR
 
     Raises:
         RolloutExistsError: it is recorded already, and ``on_conflict`` is "error".
-        AlreadyImportedError: the content of its file is recorded already.
-        DatabaseError: the database failed; nothing of this rollout was kept.
+        AlreadyImportedError: the content of its file, or this very recording, is there already.
+        CommitUnknownError: the answer to a COMMIT was lost, and it could not be found out whether the rollout is kept.
+        DatabaseError: the database failed in another way; nothing of this rollout was kept.
     """
     return write_rollouts(handle, [(request, rollout)])[0]
 
@@ -105,8 +116,17 @@ def write_rollouts(handle: StoreHandle, rollouts: Sequence[tuple[RecordRequest, 
 
     Compressing happens before the transaction, so that other writers wait only for the inserts. When the connection
     breaks, the record is tried again; each try first looks whether the one before it was committed after all.
+
+    Raises:
+        StoreError: as for ``write_rollout``.
     """
-    return _write_rollouts(handle, rollouts, [])
+    tried: list[Tried] = []
+    try:
+        return _write_rollouts(handle, rollouts, tried)
+    except StoreError as error:
+        if not tried:
+            raise
+        raise CommitUnknownError(handle.config.display_url, getattr(error, "reason", str(error))) from error
 
 
 @reconnecting
@@ -117,6 +137,7 @@ def _write_rollouts(
     session_pk = first.session_pk or handle.session(first.run, first.run_pk)
     writer = PayloadWriter(handle.directory)
     infos, files = [], []
+    mine: list[Tried] = []
     try:
         prepared = []
         for _, rollout in rollouts:
@@ -128,8 +149,10 @@ def _write_rollouts(
                 prepared.append(prepare(rollout, known, writer))
         with handle.writing("record a rollout") as connection:
             lock_shared_content(connection, exclusive=False)
-            if tried and (stored := _stored_by(connection, first, tried)):
-                return stored
+            if tried:
+                if stored := _stored_by(connection, first, tried):
+                    return stored
+                tried.clear()
             blobs = handle.blobs(connection)
             _lock_run(connection, handle, first, session_pk)
             recordings = [
@@ -147,7 +170,7 @@ def _write_rollouts(
                     superseded += _superseded(connection, handle.sessions, request, session_pk)
                 if request.holds:
                     superseded += journalled_of(connection, request)
-                tried.append(Tried(len(infos) - 1, recording.pk, session_pk, recording.finished_at))
+                mine.append(Tried(len(infos) - 1, recording.pk, session_pk, recording.finished_at))
             if superseded:
                 repository = RolloutRepository(connection, first.run_pk)
                 files += delete_rollouts(connection, repository, blobs, sorted(set(superseded)))
@@ -155,7 +178,10 @@ def _write_rollouts(
             gone = sorted(set(writer.gone()).difference(files))
             if gone:
                 raise DatabaseError(handle.config.display_url, f"side file {gone[0]} is gone; nothing was recorded")
-    except BaseException:
+            tried += mine  # what fails from here on is the COMMIT
+    except BaseException as error:
+        if not isinstance(error, ConnectionFailedError):  # then it was answered, and refused
+            tried[:] = [each for each in tried if each not in mine]
         take_back(handle, writer.written)
         raise
     remove_files(handle, files)
@@ -219,6 +245,8 @@ class _Recording:
         if request.origin is not None:
             imports = ImportRepository(self._connection, request.run_pk)
             known = imports.find(request.origin.digest, kind, request.rollout_id)
+            if known is None and request.session_pk is not None:
+                known = imports.find_recording(request.session_pk, kind, request.rollout_id, request.started_at)
             if known is not None:
                 raise AlreadyImportedError(request.run, kind, request.rollout_id, known)
         if request.on_conflict == "error" and self._rollouts.attempts(kind, request.rollout_id):

@@ -18,7 +18,7 @@ from slime_store.store.journal import Journal
 from slime_store.store.loading import sample_class
 from slime_store.store.resume import load_state
 from slime_store.store.sessions import utc_now
-from slime_store.types import RolloutInfo
+from slime_store.types import ResumePoint, RolloutInfo
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,11 @@ class Recovery:
         return load_state(self._handle, self.name, self._pk, "train", number, attempt, kind)
 
     @reconnecting
-    def journal_sessions(self) -> dict[int, SessionOrigin]:
-        """Return the sessions that generated the journalled groups, by group index; of equal ones the last."""
+    def journal_sessions(self, point: ResumePoint) -> dict[int, SessionOrigin]:
+        """Return the sessions that generated the journalled groups of a resume point, by group index."""
         with self._handle.reading() as connection:
-            sessions = ImportRepository(connection, self._pk).sessions()
-            rows = ResumeRepository(connection, self._pk).journal()
-        return {row.group_index: sessions[row.session_pk] for row in rows if row.group_index is not None}
+            sessions = ImportRepository(connection, self._pk).numbered_sessions()
+        return {index: sessions[number] for index, number in point.journalled_sessions.items()}
 
     def _session(self) -> int:
         return self._handle.session(self.name, self._pk)

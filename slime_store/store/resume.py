@@ -43,23 +43,20 @@ def resume_point(
         next_rollout_id = checkpoint + 1 + len(adoptable)
         state = _state(handle, connection, run, run_pk, "train", next_rollout_id - 1, None, sample_type)
         buffer = state.get("buffer") if isinstance(state, dict) else None
+        journal = [
+            row
+            for row in repository.journal()
+            if not differences(row.lineage, lineage) and (refused is None or row.rollout_id <= next_rollout_id)
+        ]
         return ResumePoint(
             checkpoint_rollout_id=checkpoint,
             next_rollout_id=next_rollout_id,
             complete=tuple(rollout_info(rollouts.info(row.pk)) for row in adoptable),
-            journalled_groups=_journalled_groups(
-                handle,
-                connection,
-                [
-                    row
-                    for row in repository.journal()
-                    if not _changed(row.lineage, lineage) and (refused is None or row.rollout_id <= next_rollout_id)
-                ],
-                sample_type,
-            ),
+            journalled_groups=_journalled_groups(handle, connection, journal, sample_type),
             state=state,
             buffer=buffer if isinstance(buffer, list) else [],
             refused=refused,
+            journalled_sessions={row.group_index: row.session for row in journal if row.group_index is not None},
         )
 
 
@@ -68,9 +65,9 @@ def adoptable_rows(
 ) -> tuple[list[Row[Any]], str | None]:
     """Return the unbroken chain of adoptable rollouts after a checkpoint, and why it ends before the recorded ones do.
 
-    A rollout is adoptable when all before it are, it was recorded with the data source's state, its session's lineage
-    agrees with the given one in every key that both have, and no later session has replaced the rollout before it, be
-    it the checkpoint's own.
+    A rollout is adoptable when all before it are, it was recorded with the data source's state, has its arrays still,
+    its session's lineage agrees with the given one in every key that both have, and no later session has replaced the
+    rollout before it, be it the checkpoint's own.
     """
     chain: list[Row[Any]] = []
     session = repository.session_up_to(checkpoint)
@@ -83,9 +80,11 @@ def adoptable_rows(
             return chain, f"{what} is more than {max_adopted} rollouts after checkpoint {checkpoint}"
         if not row.has_state:
             return chain, f"{what} was recorded without the data source's state"
+        if row.pruned_at is not None:
+            return chain, f"the arrays of {what} were pruned"
         if row.session < session:
             return chain, f"{what} is from session {row.session}, before rollout {expected - 1} was made anew"
-        changed = _changed(row.lineage, lineage)
+        changed = differences(row.lineage, lineage)
         if changed:
             return chain, f"{what} was generated with another {', '.join(changed[:5])}"
         chain.append(row)
@@ -93,7 +92,7 @@ def adoptable_rows(
     return chain, None
 
 
-def _changed(theirs: str | None, ours: dict[str, Any] | None) -> list[str]:
+def differences(theirs: str | None, ours: dict[str, Any] | None) -> list[str]:
     """Return the keys in which two lineages differ, of those that both have."""
     if theirs is None or ours is None:
         return []

@@ -99,7 +99,11 @@ class Run(RunRetention):
         Raises:
             UnsupportedValueError: a value cannot be kept exactly; it names the path. Nothing was written.
             RolloutExistsError: with ``on_conflict="error"``.
-            StoreFullError, StoreBusyError, DatabaseError: nothing of this rollout was kept; the store stays usable.
+            CommitUnknownError: the connection to the server broke as the rollout was committed, and could not be made
+                again for some seconds, or another writer was waited for too long then: it is not known whether the
+                rollout was kept. Look for it before recording it again.
+            StoreFullError, StoreBusyError, DatabaseError: nothing of this rollout was kept. After all of these the
+                store stays usable.
             BackgroundRecordError: an earlier record in the background failed; this one was not begun.
         """
         samples, metrics = as_train(output)

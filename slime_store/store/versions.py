@@ -10,6 +10,8 @@ from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.imports import ImportRepository
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
+from slime_store.store.infos import decode_inline
+from slime_store.store.resume import differences
 from slime_store.store.sessions import utc_now
 
 if TYPE_CHECKING:
@@ -53,9 +55,9 @@ class RolloutVersions:
     def _earlier_sessions(self, connection: sa.Connection, request: RecordRequest, session_pk: int) -> dict[int, int]:
         """Return the session that generated each group that was served from the journal, by group index.
 
-        The rollout says it, as far as it was told when it took them over, else the journal does. A store that does not
-        know the session, such as the spool, gets one like the original, so that the labels of two processes are never
-        taken for one.
+        The rollout says it, as far as it was told when it took them over, else the journal does: groups of another
+        lineage are not served, and of equal ones the last is. A store that does not know it, as the spool, gets one
+        like the original, so that the labels of two processes are never taken for one.
         """
         clearing = request.clear_journal
         if clearing is None or not clearing.served:
@@ -69,10 +71,12 @@ class RolloutVersions:
                 known = imports.add_session(origin)
                 self.added_sessions.append(known)
             found[index] = known
-        for row in ResumeRepository(connection, request.run_pk).journal():
-            if row.group_index in clearing.served and row.session_pk != session_pk:
-                found.setdefault(row.group_index, row.session_pk)
-        return found
+        others = clearing.served - found.keys()
+        rows = ResumeRepository(connection, request.run_pk).journal() if others else []
+        rows = [row for row in rows if row.group_index in others and row.session_pk < session_pk]
+        lineage = imports.lineage(session_pk) if rows else None
+        ours = None if lineage is None else decode_inline(lineage)
+        return found | {row.group_index: row.session_pk for row in rows if not differences(row.lineage, ours)}
 
 
 def journalled_of(connection: sa.Connection, request: RecordRequest) -> list[int]:

@@ -5,7 +5,7 @@ Every ``_at`` is an aware ``datetime`` in UTC, every ``_bytes`` a number of byte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -194,6 +194,7 @@ class ResumePoint:
         state: the data source's state at the end of rollout ``next_rollout_id - 1``; None if none was recorded.
         buffer: the data source's buffer in that state: groups partly generated, first in first out.
         refused: why later recorded rollouts are not among ``complete``; None if there is none.
+        journalled_sessions: which sessions generated the journalled groups, by group index; of equal ones the last's.
     """
 
     checkpoint_rollout_id: int
@@ -203,3 +204,4 @@ class ResumePoint:
     state: Any
     buffer: list[Any]
     refused: str | None = None
+    journalled_sessions: dict[int, int] = field(default_factory=dict)

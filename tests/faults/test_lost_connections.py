@@ -7,6 +7,9 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -15,8 +18,10 @@ from sqlalchemy import text
 
 from slime_store import SampleStore
 from slime_store.database import reconnection
-from slime_store.errors import BackgroundRecordError, ConnectionFailedError
-from slime_store.store import recording
+from slime_store.errors import BackgroundRecordError, CommitUnknownError, ConnectionFailedError, StoreError
+from slime_store.interchange import import_path
+from slime_store.store import recording, shared_contents
+from slime_store.store.prepared import prepare_train
 from slime_store.testing import assert_same
 from tests.faults.given import RUN, Left, end_connections, output_of
 from tests.faults.steps import Steps
@@ -38,7 +43,7 @@ class _Dropped:
         self._monkeypatch.setattr(
             dialect, "do_commit", steps._around("commit", type(dialect).do_commit.__get__(dialect))
         )
-        for module in (recording.SampleRepository, recording.RolloutRepository, recording.PromptRepository):
+        for module in (recording.SampleRepository, recording.RolloutRepository, shared_contents.PromptRepository):
             for name in ("add", "add_arrays", "ensure", "attempts"):
                 if hasattr(module, name):
                     self._monkeypatch.setattr(module, name, _stepping(steps, name, getattr(module, name)))
@@ -85,8 +90,9 @@ def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(
         commit = dialect.do_commit
 
         def commit_and_lose_the_answer(connection: Any) -> None:
+            is_record = not connection.read_only  # its reads end with a COMMIT as well
             commit(connection)
-            if not lost:
+            if is_record and not lost:
                 lost.append(connection)
                 raise psycopg.OperationalError("server closed the connection unexpectedly")
 
@@ -107,6 +113,102 @@ def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(
         infos = store.run(RUN, create=False).rollouts(attempts=True)
         assert [(info.rollout_id, info.attempt) for info in infos] == [(0, 1), (1, 2), (3, 1)]
         assert store.verify().ok
+
+
+def _lose_an_answer(store: SampleStore, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
+    """Lose the answer to the next COMMIT of a store; ``then`` happens before anything is tried again."""
+    dialect = store._handle.engine.dialect
+    commit = dialect.do_commit
+
+    def commit_and_lose_the_answer(connection: Any) -> None:
+        is_record = not connection.read_only  # its reads end with a COMMIT as well
+        commit(connection)
+        if not is_record:
+            return
+        connection.driver_connection.close()
+        monkeypatch.setattr(dialect, "do_commit", commit)
+        then()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(dialect, "do_commit", commit_and_lose_the_answer)
+
+
+@pytest.mark.parametrize("way", ["stays away", "is held by another writer"])
+@pytest.mark.parametrize("background", [False, True], ids=["at once", "in the background"])
+def test_a_rollout_of_which_it_is_not_known_whether_it_is_kept_is_not_said_to_be_lost(
+    way: str, background: bool, postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(reconnection, "RECONNECT_SECONDS", (0.01,))
+    with SampleStore.open(postgres_url) as store, ExitStack() as held, SampleStore.open(tmp_path / "spool.db") as spool:
+        run = store.run(RUN)
+        run.record_train(0, output_of(0))
+
+        patched = held.enter_context(pytest.MonkeyPatch.context())
+
+        def lose_the_server() -> None:
+            if way == "stays away":
+                patched.setattr(store._handle.engine.dialect, "connect", _refuse)
+            else:
+                other = held.enter_context(psycopg.connect(postgres_url.replace("+psycopg", "")))
+                other.execute("SELECT * FROM slime_store.runs FOR UPDATE")
+
+        patched.setattr(recording.RunRepository, "lock", _impatient(recording.RunRepository.lock))
+        prepared = prepare_train(1, output_of(1))
+        _lose_an_answer(store, monkeypatch, lose_the_server)
+        with pytest.raises(StoreError, match="it is not known whether what was recorded is kept") as caught:
+            if background:
+                store._handle.background.submit("rollout 1", lambda: prepared.store(run))
+                store.flush()
+            else:
+                prepared.store(run)
+        if background:
+            assert isinstance(caught.value, BackgroundRecordError) and caught.value.may_be_stored
+            assert "nothing of it was stored" not in str(caught.value)
+        else:
+            assert isinstance(caught.value, CommitUnknownError)
+        held.close()
+        prepared.store(spool.run(RUN))
+        assert [each.action for each in import_path(run, tmp_path / "spool.db").files] == ["skipped"]
+        assert [(info.rollout_id, info.attempt) for info in run.rollouts(attempts=True)] == [(0, 1), (1, 1)]
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise psycopg.OperationalError("could not connect")
+
+
+def _impatient(lock: Any) -> Any:
+    def locking(self: Any, *args: Any) -> Any:
+        self._connection.execute(text("SET LOCAL lock_timeout = 100"))
+        return lock(self, *args)
+
+    return locking
+
+
+def test_a_record_whose_last_try_was_not_committed_is_said_to_be_lost(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconnection, "RECONNECT_SECONDS", (0.01,))
+    with SampleStore.open(postgres_url) as store:
+        run = store.run(RUN)
+        run.record_train(0, output_of(0))
+        dialect = store._handle.engine.dialect
+
+        def roll_back_and_lose_the_answer(connection: Any) -> None:
+            connection.rollback()
+            if connection.read_only:
+                return
+            connection.driver_connection.close()
+            monkeypatch.undo()
+            monkeypatch.setattr(reconnection, "RECONNECT_SECONDS", (0.01,))
+            monkeypatch.setattr(recording.SampleRepository, "add", _refuse)
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+        monkeypatch.setattr(dialect, "do_commit", roll_back_and_lose_the_answer)
+        with pytest.raises(ConnectionFailedError, match=r"could not connect$") as caught:
+            run.record_train(1, output_of(1))
+        assert not isinstance(caught.value, CommitUnknownError)  # the second try has looked
+        monkeypatch.undo()
+        assert [info.rollout_id for info in run.rollouts()] == [0]
 
 
 def test_a_server_that_stays_away_is_a_typed_error_after_a_bounded_time_and_the_store_goes_on_when_it_is_back(

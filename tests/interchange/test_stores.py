@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slime_store import ParamInfo, RolloutFnTrainOutput, Run, Sample, SampleStore
+from slime_store import ParamInfo, RolloutFnEvalOutput, RolloutFnTrainOutput, Run, Sample, SampleStore
 from slime_store.dataframes import eval_summary_df, weight_versions_df
-from slime_store.interchange import export_run, import_path
+from slime_store.interchange import export_run, import_path, stores
 from slime_store.store.imports import find_extras
-from slime_store.store.prepared import PreparedRollout, prepare_train
+from slime_store.store.prepared import PreparedRollout, prepare_eval, prepare_train
 from slime_store.store.recording import JournalClearing
 from slime_store.store.resume import load_state
 from slime_store.testing import assert_same
@@ -98,6 +100,21 @@ def test_spooled_rollouts_are_adopted_where_their_neighbours_are(store_url: str,
         assert {info.session for info in point.complete} == {1}
 
 
+def test_spooled_rollouts_are_adopted_although_the_clock_was_set_back(store_url: str, tmp_path: Path) -> None:
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        run.record_train(0, make_train_output(1, 2), state={"sample_offset": 0})
+        _spool(tmp_path / "spool.db", [1], {"lr": 1})
+        with closing(sqlite3.connect(tmp_path / "spool.db")) as connection, connection:
+            for table, column in (("rollouts", "started_at"), ("weight_versions", "first_seen_at")):
+                connection.execute(f"UPDATE {table} SET {column} = datetime({column}, '-1 hour') || '.000000'")
+        run.record_train(2, make_train_output(1, 2), state={"sample_offset": 2})
+        assert len(import_path(run, tmp_path / "spool.db").recorded) == 1
+        assert [info.session for info in run.rollouts()] == [1, 1, 1]
+        assert run.resume(lineage={"lr": 1}).next_rollout_id == 3
+
+
 def test_spooled_rollouts_of_another_lineage_are_refused(store_url: str, tmp_path: Path) -> None:
     _spool(tmp_path / "spool.db", [0, 1], {"lr": 1})  # by a process that never reached the store
     with SampleStore.open(store_url) as store:
@@ -120,6 +137,172 @@ def test_a_spooled_rollout_that_was_made_anew_since_does_not_move_the_data_sourc
             import_path(run, tmp_path / "spool.db")
         assert [info.attempt for info in run.rollouts(attempts=True)] == [1, 2]
         assert run.resume().state == {"sample_offset": 1}
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["seen before", "seen in the transaction"])
+def test_a_spooled_rollout_that_was_stored_all_the_same_is_there_once(
+    store_url: str, tmp_path: Path, is_seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_seen:
+        monkeypatch.setattr(stores, "find_recording", lambda *_: None)
+    with SampleStore.open(store_url) as store, SampleStore.open(tmp_path / "spool.db") as spool:
+        run, spooled = store.run("r"), spool.run("r")
+        run.record_train(0, make_train_output(1, 2), state={"sample_offset": 0})
+        prepared = prepare_train(1, make_train_output(1, 2, seed=1), state={"sample_offset": 1})
+        measured = prepare_eval(1, make_eval_output(seed=1))
+        for each in (run, spooled):  # the answer to the store's COMMIT was lost
+            prepared.store(each)
+            measured.store(each)
+        spooled.record_train(1, make_train_output(1, 2, seed=2), state={"sample_offset": 1})
+        report = import_path(run, tmp_path / "spool.db")
+        assert [(each.action, each.kind, each.attempt) for each in report.files] == [
+            ("skipped", "train", 1),
+            ("recorded", "train", 2),  # another one of the same id
+            ("skipped", "eval", 1),
+        ]
+        assert "there already, as attempt 1 of train rollout 1 of run 'r'" in report.files[0].reason
+        run.delete_rollout(1)
+        assert len(import_path(run, tmp_path / "spool.db").recorded) == 2
+        assert store.verify().ok
+
+
+def test_a_backup_that_is_imported_into_its_own_store_adds_nothing(store_url: str, tmp_path: Path) -> None:
+    _spool(tmp_path / "spool.db", [2, 3], {"lr": 1})
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        for number in range(2):
+            run.record_train(number, make_train_output(1, 2, seed=number), state={"sample_offset": number})
+            run.record_eval(number, make_eval_output(seed=number), weight_version="7")
+        import_path(run, tmp_path / "spool.db")
+        run.recovery.record_checkpoint(3)
+        store.backup(tmp_path / "backup.db")
+        run.prune(keep_arrays_last=1)  # the rollout is there, if not all of it
+        before, sessions, versions = _facts(run), run.sessions(), run.weight_versions()
+        for _ in range(2):
+            report = import_path(run, tmp_path / "backup.db")
+            assert (len(report.skipped), len(report.files)) == (6, 6)
+        assert (_facts(run), run.sessions(), run.weight_versions()) == (before, sessions, versions)
+        run.delete_rollout(0)
+        assert [each.rollout_id for each in import_path(run, tmp_path / "backup.db").recorded] == [0]
+        assert store.verify().ok
+
+
+def test_an_import_does_not_change_what_the_session_under_way_needs(store_url: str, tmp_path: Path) -> None:
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        for number in range(6):
+            run.record_train(number, make_train_output(1, 1, seed=number), state={"sample_offset": number})
+        run.recovery.record_checkpoint(4)
+    with SampleStore.open(tmp_path / "other.db") as other:
+        there = other.run("r")
+        there.recovery.begin_session(checkpoint_rollout_id=9, lineage={"lr": 1})
+        there.record_train(10, make_train_output(1, 1), state={"sample_offset": 10})
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection, connection:
+        connection.execute("UPDATE sessions SET host = 'elsewhere'")
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=1, lineage={"lr": 1})
+        assert len(import_path(run, tmp_path / "other.db").recorded) == 1
+        report = run.prune(keep_arrays_last=1)
+        assert (report.n_pruned, report.n_needed) == (1, 5)
+        assert [info.rollout_id for info in run.resume(checkpoint_rollout_id=1).complete] == [2, 3, 4, 5]
+        for number in range(2, 6):
+            assert_same(run.load_train(number, sample_type=Sample), make_train_output(1, 1, seed=number))
+        assert [each.checkpoint_rollout_id for each in run.sessions()] == [-1, 1, None]
+
+
+def test_nothing_of_an_imported_run_is_pruned_that_could_be_resumed_from_whatever_it_begins_with(
+    store_url: str, tmp_path: Path
+) -> None:
+    _spool(tmp_path / "old.db", [3, 4, 5], {"lr": 1})
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        import_path(run, tmp_path / "old.db")
+        assert run.prune(keep_arrays_last=1).n_needed == 2
+        assert [info.rollout_id for info in run.resume(checkpoint_rollout_id=3).complete] == [4, 5]
+        run.recovery.record_checkpoint(5)
+        assert run.prune(keep_arrays_last=1).n_pruned == 2
+
+
+@dataclass
+class _Older:
+    """A sample class of another framework, or of an older version, which lacks much of ours."""
+
+    class Status(Enum):
+        PENDING = "pending"
+        COMPLETED = "completed"
+
+    @dataclass
+    class SpecInfo:
+        spec_accept_token_num: int = 0
+        spec_draft_token_num: int = 0
+        spec_verify_ct: int = 0
+        completion_token_num: int = 0
+
+    index: int | None = None
+    group_index: int | None = None
+    prompt: str = ""
+    tokens: list[int] = field(default_factory=list)
+    response: str = ""
+    reward: float | None = None
+    status: Status = Status.PENDING
+    spec_info: SpecInfo = field(default_factory=SpecInfo)
+
+    @staticmethod
+    def from_dict(_: Any) -> _Older:
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def test_samples_of_another_framework_come_along_with_their_attributes_and_no_others(
+    store_url: str, tmp_path: Path
+) -> None:
+    sample = _Older(0, 0, "p", [1, 2], "r", 1.0, _Older.Status.COMPLETED, _Older.SpecInfo(1, 2, 3, 4))
+    sample.adapter = {"nested": _Older(1), "turns": [_Older(2, tokens=[3])]}  # type: ignore[attr-defined]
+    train = RolloutFnTrainOutput([[sample], [_Older(3, 1)]])
+    measured = RolloutFnEvalOutput({"e": {"rewards": [1.0], "samples": [sample]}})
+    with SampleStore.open(tmp_path / "old.db") as store:
+        store.run("r").record_train(0, train, state={"buffer": [[sample]]})
+        store.run("r").record_eval(0, measured)
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        assert len(import_path(run, tmp_path / "old.db").recorded) == 2
+        assert_same(run.load_train(0, sample_type=_Older), train)
+        assert_same(run.load_eval(0, sample_type=_Older), measured)
+        assert_same(run.recovery.load_state(0, sample_type=_Older), {"buffer": [[sample]]})
+        run.record_train(1, [[Sample(metadata={"kept": Sample(prefix_cache_info=Sample.PrefixCacheInfo(5, 6))})]])
+        kept = run.load_train(1, sample_type=_Older).samples[0][0].metadata["kept"]
+        assert (type(kept), kept.prefix_cache_info) == (_Older, Sample.PrefixCacheInfo(5, 6))
+        assert run.load_train(0, sample_type=Sample).samples[0][0].spec_info.completion_token_num == 4
+        assert store.verify().ok
+
+
+def test_runs_of_another_store_are_never_mixed(store_url: str, tmp_path: Path) -> None:
+    old = tmp_path / "old.db"
+    with SampleStore.open(old) as other:
+        for name in "ab":
+            other.run(name).record_train(0, [_one(0, name, 1.0)])
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        report = import_path(run, old)
+        (refused,) = report.failed
+        assert (report.recorded, refused.rollout_id) == ((), None)
+        assert refused.reason.startswith("the store has 2 runs, 'a', 'b', and none is called 'r'; say which to take")
+        (refused,) = import_path(run, old, from_run="c").failed
+        assert refused.reason == "the store has no run 'c'; it holds 'a', 'b'"
+        assert len(import_path(run, old, from_run="b").recorded) == 1
+        assert len(import_path(store.run("a"), old).recorded) == 1
+        assert [(each.label, each.session) for each in run.weight_versions()] == [("b", 1)]
+        assert [(info.rollout_id, info.attempt) for info in run.rollouts(attempts=True)] == [(0, 1)]
+    done = invoke("--store", store_url, "import", str(old), "--run", "r")
+    assert done.exit_code == 1 and "--from-run" in done.stderr
+    done = invoke("--store", store_url, "import", str(old), "--run", "new", "--from-run", "a")
+    assert done.exit_code == 0
+    with SampleStore.open(store_url) as store:
+        assert [each.label for each in store.run("new", create=False).weight_versions()] == ["a"]
 
 
 def test_what_was_pruned_is_named_and_the_rest_comes_in(store_url: str, tmp_path: Path) -> None:
@@ -258,19 +441,20 @@ def test_what_a_dump_held_comes_along_from_the_store_that_it_was_imported_into(s
         assert find_extras(run, "train", 4, None) == (1, {"args": {"lr": 1}})
 
 
-def _died_with_a_finished_group(store_url: str) -> None:
+def _died_with_a_finished_group(store_url: str, lr: int = 1, label: str = "5", reward: float = 1.0) -> None:
     with SampleStore.open(store_url) as store:
         run = store.run("r")
-        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": lr})
         journal = run.recovery.journal()
-        journal.put(0, _one(0, "5", 1.0))
+        journal.put(0, _one(0, label, reward))
         journal.close()
 
 
 def _with_the_served_group(run: Run) -> PreparedRollout:
     """What the next session makes of it: the group of the journal, and one of its own."""
-    served = run.resume(lineage={"lr": 1}).journalled_groups[0]
-    clearing = JournalClearing(served=frozenset({0}), whole=True, sessions=run.recovery.journal_sessions())
+    point = run.resume(lineage={"lr": 1})
+    served = [group for group in point.journalled_groups if group[0].group_index == 0][-1]  # as the plug-in does
+    clearing = JournalClearing(served=frozenset({0}), whole=True, sessions=run.recovery.journal_sessions(point))
     output = RolloutFnTrainOutput([served, _one(1, "5", 0.0)])
     return prepare_train(0, output, state={"sample_offset": 1}, clear_journal=clearing)
 
@@ -304,6 +488,29 @@ def test_a_spooled_group_that_was_served_keeps_the_session_that_generated_it(
         assert rows(store_url, "SELECT count(*) FROM sessions") == [(2,)]
         assert store.verify().ok and spool.verify().ok
     assert "two processes" not in caplog.text  # the spool has two sessions, of which one is only named
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told by the plug-in", "found in the journal"])
+def test_a_served_group_belongs_to_the_session_that_generated_it_and_not_to_one_of_another_lineage(
+    store_url: str, is_told: bool
+) -> None:
+    _died_with_a_finished_group(store_url, lr=2, label="9", reward=0.5)
+    _died_with_a_finished_group(store_url, reward=0.25)
+    _died_with_a_finished_group(store_url)
+    _died_with_a_finished_group(store_url, lr=2, label="9", reward=0.5)
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        point = run.resume(lineage={"lr": 1})
+        assert [group[0].reward for group in point.journalled_groups] == [0.25, 1.0]
+        assert point.journalled_sessions == {0: 3}
+        prepared = _with_the_served_group(run)
+        if not is_told:
+            clearing = JournalClearing(served=frozenset({0}), whole=True)
+            prepared = replace(prepared, _clear_journal=clearing)
+        prepared.store(run)
+        assert _by_version(run) == [(3, "5", 1, 1.0), (5, "5", 1, 0.0)]
+        assert store.verify().ok
 
 
 def test_a_spooled_group_that_was_served_keeps_its_session_in_another_store_too(store_url: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from slime_store.codecs.documents import bodies
+from slime_store.types import Sample
 from slime_store.types.duck import is_sample, nested_in_sample
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def _decode_status(body: str, decoder: DocumentDecoder) -> Any:
 
 def _decode_nested(name: str) -> Callable[[Any, DocumentDecoder], Any]:
     def decode(body: dict[str, Any], decoder: DocumentDecoder) -> Any:
-        info = getattr(decoder.sample_type, name)()
+        own = getattr(decoder.sample_type, name, None)  # None: a framework version without these counters
+        info = getattr(Sample, name)() if own is None else own()
         vars(info).update(bodies.mapping(body))
         return info
 

@@ -316,6 +316,24 @@ def test_the_state_of_a_rollout_is_that_of_its_newest_attempt(store_url: str) ->
             run.recovery.load_state(0, attempt=1)
 
 
+def test_a_rollout_without_its_arrays_is_not_handed_out_after_an_earlier_checkpoint(store_url: str) -> None:
+    with opened(store_url) as store:
+        run = store.run(RUN)
+        for n in range(6):
+            run.record_train(n, small(n), state={"cursor": n})
+        run.recovery.record_checkpoint(5)
+        run.prune(keep_arrays_last=0)
+        for checkpoint in (1, 3):
+            point = run.resume(checkpoint_rollout_id=checkpoint)
+            assert (point.complete, point.state) == ((), {"cursor": checkpoint})
+            assert point.refused == f"the arrays of rollout {checkpoint + 1} were pruned"
+        run.record_train(2, small(2), state={"cursor": 2})
+        point = run.resume(checkpoint_rollout_id=1)
+        assert [info.rollout_id for info in point.complete] == [2]
+        assert point.refused == "the arrays of rollout 3 were pruned"
+        assert [info.rollout_id for info in run.resume(checkpoint_rollout_id=4).complete] == [5]
+
+
 def test_going_on_from_a_rollout_whose_state_was_pruned_says_so(store_url: str) -> None:
     with opened(store_url) as store:
         run = store.run(RUN)
