@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -58,8 +58,10 @@ def damage_named(ask: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(ask)
     def asking(*args: P.args, **kwargs: P.kwargs) -> T:
-        source: Any = args[0] if args else next(iter(kwargs.values()))
-        with naming_damage(source._handle):
+        handle = getattr(args[0] if args else None, "_handle", None)
+        if handle is None:  # an argument that the function itself refuses, or names
+            return ask(*args, **kwargs)
+        with naming_damage(handle):
             return ask(*args, **kwargs)
 
     return asking

@@ -22,6 +22,7 @@ from slime_store.errors import (
     StoreBusyError,
     StoreError,
     StoreFullError,
+    TransactionAbortedError,
 )
 from tests.database.conftest import MakeEngine, insert
 
@@ -160,8 +161,8 @@ def test_a_server_that_is_not_there_is_a_database_error_without_the_password(
     [
         ("53100", StoreFullError),
         ("55P03", StoreBusyError),
-        ("40001", StoreBusyError),
-        ("40P01", StoreBusyError),
+        ("40001", TransactionAbortedError),
+        ("40P01", TransactionAbortedError),
         ("XX001", DamagedStoreError),
         ("22003", DatabaseError),
     ],
