@@ -20,6 +20,7 @@ from sqlalchemy.pool import Pool
 
 from slime_store import SampleFilter, SampleStore
 from slime_store.errors import DatabaseError, StoreNotPicklableError
+from slime_store.repositories.runs import RunRepository
 from slime_store.testing import assert_same, make_sample
 from slime_store.testing.contract.opening import loaded_train, opened, run_of
 from tests.cases.children import (
@@ -259,12 +260,28 @@ def test_h7_threads_that_record_the_same_rollout_make_one_attempt_each(any_store
 def test_h7_coroutines_record_without_waiting_for_the_disk(any_store_url: str) -> None:
     with opened(any_store_url) as store:
         run = store.run("contract")
+        run.record_train(6, output_of(6))
+        held, release = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with store._handle.writing("keep others from writing") as connection:
+                RunRepository(connection).lock(run._pk)
+                held.set()
+                release.wait(PATIENCE_SECONDS)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        assert held.wait(PATIENCE_SECONDS)
 
         async def record_all() -> list[Any]:
             futures = [run.record_train(i, output_of(i), background=True) for i in range(6)]
+            await asyncio.sleep(0.05)
+            assert not any(future.done() for future in futures), "the call waited until the store could be written to"
+            release.set()
             return await asyncio.gather(*map(asyncio.wrap_future, futures))
 
         infos = asyncio.run(record_all())
+        holder.join()
         assert [info.rollout_id for info in infos] == list(range(6))
         assert_same([run.load_train(i) for i in range(6)], [output_of(i) for i in range(6)])
 
