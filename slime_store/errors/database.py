@@ -8,7 +8,8 @@ from slime_store.errors.base import StoreError
 class DatabaseError(StoreError):
     """The database refused or failed; the transaction was rolled back and the store stays usable.
 
-    Of the errors below only `CommitUnknownError` says that it may have been committed.
+    Only after two it is not known: after a record's `CommitUnknownError`, and after a `ConnectionFailedError` of what
+    comes to the same when it is done again, such as a pin, a checkpoint or deleting.
     """
 
     def __init__(self, url: str, reason: str) -> None:

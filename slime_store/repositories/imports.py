@@ -175,9 +175,12 @@ class ImportRepository:
         return {row[0]: row[1] for row in self._connection.execute(query)}
 
     def find_session(self, origin: SessionOrigin) -> int | None:
-        """Return this very session, recorded in another store, if the run has it with the same lineage; else None."""
+        """Return this very session, recorded in another store, if the run has it with the same lineage; else None.
+
+        The other store may be a backup from before the lineage was noted.
+        """
         begun = self._begun(origin, SessionRow.started_at == origin.started_at)
-        return next((pk for _, pk, lineage in begun if lineage == origin.lineage), None)
+        return next((pk for _, pk, lineage in begun if origin.lineage in (None, lineage)), None)
 
     def same_session(self, origin: SessionOrigin, when: datetime, others: set[Start]) -> int | None:
         """Return the session that the process of another store's session had in this run at a time, or None.

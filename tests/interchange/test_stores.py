@@ -174,8 +174,9 @@ def test_a_backup_that_is_imported_into_its_own_store_adds_nothing(store_url: st
             run.record_train(number, make_train_output(1, 2, seed=number), state={"sample_offset": number})
             run.record_eval(number, make_eval_output(seed=number), weight_version="7")
         import_path(run, tmp_path / "spool.db")
-        run.recovery.record_checkpoint(3)
         store.backup(tmp_path / "backup.db")
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 2})
+        run.recovery.record_checkpoint(3)
         run.prune(keep_arrays_last=1)  # the rollout is there, if not all of it
         before, sessions, versions = _facts(run), run.sessions(), run.weight_versions()
         for _ in range(2):
