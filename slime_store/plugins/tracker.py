@@ -14,7 +14,7 @@ from slime_store.plugins.stable import stable_text
 from slime_store.plugins.state import group_index_of, leaves
 from slime_store.repositories.imports import SessionOrigin
 from slime_store.store.journal import Journal
-from slime_store.store.recording import JournalClearing
+from slime_store.store.requests import JournalClearing
 
 _FINAL = frozenset({"completed", "truncated", "failed"})
 

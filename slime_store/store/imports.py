@@ -16,7 +16,8 @@ from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
 from slime_store.store.collection import paused
 from slime_store.store.infos import decode_inline, encode_inline
-from slime_store.store.recording import RecordRequest, write_rollout
+from slime_store.store.recording import write_rollout
+from slime_store.store.requests import RecordRequest
 from slime_store.store.resume import load_state
 from slime_store.store.run import Run
 from slime_store.store.sessions import utc_now

@@ -12,7 +12,8 @@ from slime_store.mapping.encode import RolloutEncoder
 from slime_store.mapping.snapshot import snapshot
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import rollout_number
-from slime_store.store.recording import RecordRequest, write_rollouts
+from slime_store.store.recording import write_rollouts
+from slime_store.store.requests import RecordRequest
 from slime_store.store.sessions import utc_now
 from slime_store.store.worker import Worker
 

@@ -12,7 +12,8 @@ from slime_store.mapping.encode import RolloutEncoder, as_eval, as_train
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.store.collection import paused
 from slime_store.store.infos import rollout_number
-from slime_store.store.recording import JournalClearing, OnConflict, RecordRequest, write_rollout
+from slime_store.store.recording import write_rollout
+from slime_store.store.requests import JournalClearing, OnConflict, RecordRequest
 from slime_store.store.sessions import utc_now
 from slime_store.types import RolloutInfo
 

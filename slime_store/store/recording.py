@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -24,67 +23,22 @@ from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.aggregates import AggregateRepository
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.repositories.digests import RolloutDigests
-from slime_store.repositories.imports import ImportOrigin, ImportRepository, SessionOrigin
+from slime_store.repositories.imports import ImportRepository
 from slime_store.repositories.locks import lock_shared_content
-from slime_store.repositories.resume import JOURNAL, ResumeRepository
+from slime_store.repositories.resume import JOURNAL
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.samples import SampleRepository
+from slime_store.store.clearing import journalled_of, superseded_by
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import rollout_info
 from slime_store.store.payloads import PreparedPayloads, compress_packs, own_bytes, prepare, renew
+from slime_store.store.requests import RecordRequest
 from slime_store.store.sessions import Sessions, utc_now
 from slime_store.store.shared_contents import SharedContents, delete_rollouts
 from slime_store.store.side_files import remove_files, take_back
-from slime_store.store.versions import RolloutVersions, journalled_of
+from slime_store.store.versions import RolloutVersions
 from slime_store.types import RolloutInfo
-
-OnConflict = Literal["new_attempt", "replace", "error"]
-
-
-@dataclass(frozen=True)
-class JournalClearing:
-    """What a rollout has of the journal, and which journalled groups it makes needless.
-
-    Needless are also those of earlier sessions that nobody keeps. Those of later sessions, and of earlier ones that
-    have recorded or journalled anything since this one began, are left alone: another process writes to the run too.
-
-    Attributes:
-        served: group indexes that it has from earlier sessions' journal. Their weight versions stay those sessions'.
-        whole: those of its own rollout id and of earlier ones.
-        groups: those with these group indexes.
-        keep: group indexes that are still wanted of earlier sessions' groups.
-        sessions: the sessions that generated the served groups, by group index; for a store whose journal does not say,
-            such as the spool.
-    """
-
-    served: frozenset[int] = frozenset()
-    whole: bool = False
-    groups: frozenset[int] = frozenset()
-    keep: frozenset[int] = frozenset()
-    sessions: Mapping[int, SessionOrigin] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class RecordRequest:
-    """What is to be recorded, beside the rollout itself; ``clear_journal`` is applied in the same transaction.
-
-    The last three are an imported rollout's: when it was recorded first, the sessions that generated samples which its
-    own did not, by the samples' positions, and its groups as (session, group index): journalled ones leave the journal.
-    """
-
-    run: str
-    run_pk: int
-    rollout_id: int
-    on_conflict: OnConflict
-    started_at: datetime
-    weight_version: str | None = None
-    origin: ImportOrigin | None = None
-    clear_journal: JournalClearing | None = None
-    session_pk: int | None = None  # of the session that it belongs to; None: this process's
-    finished_at: datetime | None = None
-    generated_in: Mapping[int, int] = field(default_factory=dict)
-    holds: frozenset[tuple[int, int]] = frozenset()
 
 
 class Tried(NamedTuple):
@@ -167,7 +121,7 @@ def _write_rollouts(
                 infos.append(recording.run(rollout, payloads, contents, writer))
                 superseded += recording.replaced
                 if request.clear_journal is not None:
-                    superseded += _superseded(connection, handle.sessions, request, session_pk)
+                    superseded += superseded_by(connection, handle.sessions, request, session_pk)
                 if request.holds:
                     superseded += journalled_of(connection, request)
                 mine.append(Tried(len(infos) - 1, recording.pk, session_pk, recording.finished_at))
@@ -303,29 +257,6 @@ class _Recording:
         digests.store(self._connection, pk)
         self._blobs.refer(pk, [*own_blobs, *(blob_pk for blob_pk, _ in blobs)])
         return rollout_info(self._rollouts.info(pk))
-
-
-def _superseded(connection: sa.Connection, sessions: Sessions, request: RecordRequest, session_pk: int) -> list[int]:
-    """Keys of the journalled groups that a rollout makes needless; sessions under way keep theirs."""
-    clearing = request.clear_journal
-    assert clearing is not None
-    repository = ResumeRepository(connection, request.run_pk)
-    rows = [row for row in repository.journal() if row.session_pk <= session_pk]
-    under_way, newest_before = set(), sessions.newest_before(request.run_pk, session_pk)
-    if any(row.session_pk != session_pk for row in rows):
-        under_way = repository.recording_since(newest_before) - {session_pk}
-    return [
-        row.pk
-        for row in rows
-        if (row.pk <= newest_before and row.group_index in clearing.served)
-        or (
-            row.session_pk not in under_way
-            and (
-                (row.rollout_id <= request.rollout_id and (clearing.whole or row.group_index in clearing.groups))
-                or (row.session_pk != session_pk and row.group_index not in clearing.keep)
-            )
-        )
-    ]
 
 
 def _json(names: Sequence[Any]) -> str:

@@ -15,8 +15,9 @@ from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
 from slime_store.store.collection import paused
 from slime_store.store.infos import encode_inline, rollout_number, weight_version_info
-from slime_store.store.recording import OnConflict, RecordRequest, write_rollout
+from slime_store.store.recording import write_rollout
 from slime_store.store.recovery import Recovery
+from slime_store.store.requests import OnConflict, RecordRequest
 from slime_store.store.retention import RunRetention
 from slime_store.store.sessions import utc_now
 from slime_store.types import ParamInfo, RolloutInfo, WeightVersionInfo

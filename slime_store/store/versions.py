@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import sqlalchemy as sa
 
 from slime_store.mapping.encoded import EncodedRollout
@@ -11,11 +9,9 @@ from slime_store.repositories.imports import ImportRepository
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
 from slime_store.store.infos import decode_inline
+from slime_store.store.requests import RecordRequest
 from slime_store.store.resume import differences
 from slime_store.store.sessions import utc_now
-
-if TYPE_CHECKING:
-    from slime_store.store.recording import RecordRequest
 
 
 class RolloutVersions:
@@ -77,13 +73,3 @@ class RolloutVersions:
         lineage = imports.lineage(session_pk) if rows else None
         ours = None if lineage is None else decode_inline(lineage)
         return found | {row.group_index: row.session_pk for row in rows if not differences(row.lineage, ours)}
-
-
-def journalled_of(connection: sa.Connection, request: RecordRequest) -> list[int]:
-    """Return keys of the journalled groups that an imported rollout holds."""
-    rows = ResumeRepository(connection, request.run_pk).journal()
-    return [
-        row.pk
-        for row in rows
-        if (row.session_pk, row.group_index) in request.holds and row.rollout_id <= request.rollout_id
-    ]

@@ -15,7 +15,7 @@ from slime_store.database import reconnection
 from slime_store.errors import StoreBusyError, TransactionAbortedError
 from slime_store.store import SampleStore
 from slime_store.store.prepared import prepare_train
-from slime_store.store.recording import JournalClearing
+from slime_store.store.requests import JournalClearing
 from slime_store.testing import assert_same
 from slime_store.testing.contract.opening import opened
 

@@ -17,7 +17,7 @@ from slime_store.dataframes import eval_summary_df, weight_versions_df
 from slime_store.interchange import export_run, import_path, stores
 from slime_store.store.imports import find_extras
 from slime_store.store.prepared import PreparedRollout, prepare_eval, prepare_train
-from slime_store.store.recording import JournalClearing
+from slime_store.store.requests import JournalClearing
 from slime_store.store.resume import load_state
 from slime_store.testing import assert_same
 from slime_store.testing.factories import make_eval_output, make_train_output

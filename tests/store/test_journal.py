@@ -23,7 +23,7 @@ from slime_store.models import SessionRow
 from slime_store.store import journal as journal_module
 from slime_store.store.imports import ImportSource, record_import
 from slime_store.store.prepared import prepare_train
-from slime_store.store.recording import JournalClearing
+from slime_store.store.requests import JournalClearing
 from slime_store.testing.contract.opening import opened
 from tests.services.threads import PATIENCE_SECONDS, in_time
 
@@ -295,7 +295,7 @@ OLDER = """
 import sys
 from slime_store import Sample, SampleStore
 from slime_store.store.prepared import prepare_train
-from slime_store.store.recording import JournalClearing
+from slime_store.store.requests import JournalClearing
 with SampleStore.open(sys.argv[1]) as store:
     run = store.run("run")
     journal = run.recovery.journal()

@@ -14,7 +14,7 @@ from slime_store import RolloutFnTrainOutput, Run, Sample, SampleFilter, SampleS
 from slime_store.dataframes import samples_df
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.store.prepared import prepare_train
-from slime_store.store.recording import JournalClearing
+from slime_store.store.requests import JournalClearing
 from slime_store.testing import assert_same
 
 

@@ -19,7 +19,7 @@ import pytest
 from slime_store import Run, Sample, SampleStore
 from slime_store.errors import DatabaseError, StoreClosedError, StoreError
 from slime_store.store.prepared import prepare_train
-from slime_store.store.recording import JournalClearing
+from slime_store.store.requests import JournalClearing
 from slime_store.testing.contract.opening import opened
 from tests.services.tables import execute, rows
 

@@ -11,7 +11,7 @@ import pytest
 from slime_store import Sample, SampleStore, copy_store
 from slime_store.interchange import import_path
 from slime_store.store.prepared import prepare_train
-from slime_store.store.recording import JournalClearing
+from slime_store.store.requests import JournalClearing
 from slime_store.testing import make_eval_output, make_sample
 from slime_store.testing.contract.opening import opened
 from tests.migrations import old_content
