@@ -17,7 +17,7 @@ from slime_store.repositories.samples import SampleRepository
 from slime_store.store.collection import paused
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import decode_inline, encode_inline, refuse_pruned, rollout_info
-from slime_store.store.loading import again_if_overtaken
+from slime_store.store.loading import again_if_overtaken, rows_of
 from slime_store.types import ResumePoint
 
 
@@ -32,7 +32,7 @@ def resume_point(
     max_adopted: int | None,
 ) -> ResumePoint:
     """Read a run's resume point in one read transaction; see ``Run.resume``."""
-    with paused(), handle.reading() as connection:
+    with paused(), handle.reading() as connection, rows_of("what is to be resumed"):
         repository = ResumeRepository(connection, run_pk)
         checkpoint = checkpoint_rollout_id
         if checkpoint is None:
@@ -110,7 +110,7 @@ def load_state(
     handle: StoreHandle, run: str, run_pk: int, kind: str, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> Any:
     """Return the data source's state at the end of a rollout, or None."""
-    with paused(), handle.reading() as connection:
+    with paused(), handle.reading() as connection, rows_of("the data source's state"):
         return _state(handle, connection, run, run_pk, kind, rollout_id, attempt, sample_type)
 
 

@@ -86,7 +86,10 @@ def errors_of(filled: Path, tmp_path: Path, table: str, column: str, value: Any)
         return {}
     found: dict[str, StoreError] = {}
     with SampleStore.open(path, read_only=True) as store:
-        operations = list(readers(store, tmp_path))
+        try:
+            operations = list(readers(store, tmp_path))
+        except StoreError as error:
+            operations, found["run"] = [], error
         for name, read in operations:
             try:
                 read()
@@ -136,6 +139,16 @@ def test_no_column_makes_any_reader_raise_an_error_that_is_not_ours(
     filled: Path, tmp_path: Path, table: str, column: str, value: str
 ) -> None:
     errors_of(filled, tmp_path, table, column, VALUES[value])
+
+
+@pytest.mark.parametrize("hour", ["2026-01-01 25:00:00.000000", "2026-02-30 10:00:00", "0000-01-01 00:00:00", "2026"])
+def test_a_text_that_is_no_time_is_damage(filled: Path, tmp_path: Path, hour: str) -> None:
+    path = damaged(filled, tmp_path, "sessions", "started_at", hour)
+    assert path is not None
+    with SampleStore.open(path, read_only=True) as store:
+        with pytest.raises(DamagedStoreError):
+            store.run(RUN, create=False).sessions()
+        assert "values of sessions.started_at are no times" in str(store.verify().problems)
 
 
 def test_an_error_of_the_callers_own_is_not_called_damage(filled: Path) -> None:
