@@ -148,9 +148,14 @@ def eval_data(data: dict[Any, Any], datasets: Sequence[tuple[str | None, Any, Se
     Args:
         data: the dict with the exact dataset names and nothing in them; it is filled.
         datasets: (shape or None, decoded content, samples) of each, in order.
+
+    Raises:
+        BlobCorruptError: the samples of a dataset have no shape.
     """
     for key, (shape, content, samples) in zip(list(data), datasets, strict=True):
         if shape is not None:
             content["samples"] = nest(shape, list(samples))
+        elif samples:
+            raise BlobCorruptError("a dataset has samples, and nothing that says how they nest")
         data[key] = content
     return data

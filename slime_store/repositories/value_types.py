@@ -46,7 +46,7 @@ def _fits(column: Column[Any]) -> str:
     kinds |= {"integer", "real"} if _is_a(column, Float) else {_stored_as(column)}
     fits = f"typeof({name}) IN ({', '.join(repr(kind) for kind in sorted(kinds))})"
     if _is_a(column, DateTime):
-        is_day = f"date({name}, '+0 days') = substr({name}, 1, 10) AND {name} >= '0001'"  # no 30th of February
+        is_day = f"date({name}, '+0 days') = substr({name}, 1, 10) AND substr({name}, 1, 4) <> '0000'"
         is_time = f"{name} GLOB {_TIME} AND julianday({name}) IS NOT NULL AND {is_day}"
         fits += f" AND ({name} IS NULL OR ({is_time}))"
     return fits
