@@ -35,7 +35,9 @@ class SessionRow(Base):
     host: Mapped[str] = mapped_column(Text, doc="name of the machine")
     pid: Mapped[int] = mapped_column(doc="process id")
     started_at: Mapped[datetime] = mapped_column(doc="when it first wrote")
-    client: Mapped[str] = mapped_column(Text, doc="document: versions of slime_store, Python, ...")
+    client: Mapped[str] = mapped_column(
+        Text, doc="document: versions of slime_store, Python, ..., and what tells the process from others"
+    )
     config: Mapped[str] = mapped_column(Text, doc='document: what this session was started with; "null" when not given')
     checkpoint_rollout_id: Mapped[int | None] = mapped_column(
         doc="the checkpoint it started from; -1: from the start; NULL: not known"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
@@ -55,6 +56,14 @@ class SessionOrigin(NamedTuple):
 
 
 _ORIGIN: tuple[Any, ...] = tuple(getattr(SessionRow, name) for name in SessionOrigin._fields)
+
+
+def _process_of(client: str | None) -> Any:
+    """Return what a session says of its process, apart from its number; None where it says nothing."""
+    try:
+        return json.loads(client or "null")["process"]
+    except (ValueError, TypeError, LookupError, RecursionError):  # damaged, or of an earlier version
+        return None
 
 
 class ImportRepository:
@@ -185,9 +194,10 @@ class ImportRepository:
     def same_session(self, origin: SessionOrigin, when: datetime, others: set[Start]) -> int | None:
         """Return the session that the process of another store's session had in this run at a time, or None.
 
-        That is this very session, else the one that the process began last by then; but none of ``others``: a process
-        that comes after another one on the same machine may have its number. A clock that was set back makes what the
-        session recorded no older than itself.
+        That is this very session, else the one that the process began last by then; but none of ``others``, and none of
+        another process: one that comes after another may have its number, and in a container its host name as well.
+        Sessions of earlier versions do not say which process theirs was. A clock that was set back makes what
+        the session recorded no older than itself.
         """
         found = self.find_session(origin)
         if found is not None:
@@ -198,14 +208,16 @@ class ImportRepository:
 
     def _begun(self, origin: SessionOrigin, when: ColumnElement[bool]) -> list[tuple[datetime, int, str | None]]:
         """Return (start, key, lineage) of the sessions of a process that began at some time, in order."""
+        process = _process_of(origin.client)
         query = (
-            select(SessionRow.started_at, SessionRow.id, SessionRow.lineage)
+            select(SessionRow.started_at, SessionRow.id, SessionRow.lineage, SessionRow.client)
             .where(
                 SessionRow.run_pk == self._run_pk, SessionRow.host == origin.host, SessionRow.pid == origin.pid, when
             )
             .order_by(SessionRow.started_at, SessionRow.ordinal)
         )
-        return [(row[0], row[1], row[2]) for row in self._connection.execute(query)]
+        rows = [((row[0], row[1], row[2]), _process_of(row[3])) for row in self._connection.execute(query)]
+        return [facts for facts, known in rows if process is None or known in (None, process)]
 
     def add_session(self, origin: SessionOrigin) -> int:
         """Add a session like that of another store, and return its key. The run must be locked.

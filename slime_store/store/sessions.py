@@ -8,6 +8,7 @@ import platform
 import socket
 import sys
 import threading
+import uuid
 import weakref
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
@@ -179,11 +180,12 @@ class _Registry:
             return self.locks.setdefault(known, threading.RLock())
 
     def after_fork(self) -> None:
-        """Begin without sessions, and with locks that no thread of the parent holds."""
+        """Begin without sessions, with locks that no thread of the parent holds, and as another process."""
         self.sessions: dict[_Known, _Session] = {}
         self.starting: dict[_Known, datetime] = {}
         self.locks: dict[_Known, AbstractContextManager[bool]] = {}
         self.lock = threading.RLock()
+        self.process = uuid.uuid4().hex
 
 
 _registry = _Registry()
@@ -195,10 +197,13 @@ def utc_now() -> datetime:
 
 
 def _client() -> str:
-    """A document of the versions that write: of slime_store, Python and the frameworks that are loaded."""
+    """A document of the versions that write, slime_store's, Python's and the loaded frameworks', and of the process.
+
+    In containers, host and process number may be those of a process that was killed.
+    """
     from slime_store import __version__
 
-    versions = {"slime_store": __version__, "python": platform.python_version()}
+    versions = {"slime_store": __version__, "python": platform.python_version(), "process": _registry.process}
     for name in _FRAMEWORKS:
         version = getattr(sys.modules.get(name), "__version__", None)
         if version is not None:

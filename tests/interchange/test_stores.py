@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -22,7 +25,7 @@ from slime_store.store.resume import load_state
 from slime_store.testing import assert_same
 from slime_store.testing.factories import make_eval_output, make_train_output
 from tests.services.commands import invoke
-from tests.services.tables import rows
+from tests.services.tables import execute, rows
 
 
 def test_a_spool_file_comes_in_once_with_states_and_attempts(store_url: str, tmp_path: Path) -> None:
@@ -427,6 +430,30 @@ def test_labels_of_two_sessions_of_one_process_number_stay_apart(store_url: str,
             import_path(run, old)
             assert _by_version(run) == expected
             assert [info.session for info in run.rollouts()] == [1, 2, 3]
+
+
+def test_a_spool_of_a_process_that_never_reached_the_store_is_not_that_of_the_one_before(
+    store_url: str, tmp_path: Path
+) -> None:
+    """Restarted containers keep their host name, and each process has the same number in them."""
+    run_one = [sys.executable, "-c", ANOTHER_PROCESS, store_url]
+    subprocess.run(run_one, check=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
+    execute(store_url, f"UPDATE sessions SET host = '{socket.gethostname()}', pid = {os.getpid()}")
+    with SampleStore.open(tmp_path / "spool.db") as spool:
+        spool.run("r").record_train(1, [_one(1, "1", 1.0)])
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        for _ in range(2):
+            import_path(run, tmp_path / "spool.db")
+            assert _by_version(run) == [(1, "1", 1, 0.0), (2, "1", 1, 1.0)]
+
+
+ANOTHER_PROCESS = """
+import sys
+from slime_store import Sample, SampleStore
+with SampleStore.open(sys.argv[1]) as store:
+    store.run("r").record_train(0, [[Sample(group_index=0, index=0, weight_versions=["1"], reward=0.0)]])
+"""
 
 
 def test_what_a_dump_held_comes_along_from_the_store_that_it_was_imported_into(store_url: str, tmp_path: Path) -> None:
