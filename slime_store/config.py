@@ -23,7 +23,9 @@ _SECRET_OPTION = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
 """Options of a URL's query that hold a secret, or the place of one: password, sslpassword, passfile, sslkey ..."""
 
 _LIKE_A_URL = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?:", re.IGNORECASE)
-_LIKE_CREDENTIALS = re.compile(r"(^|\s)password\s*=|^[^/\s@]*:[^/\s@]+@[^/\s]", re.IGNORECASE)
+_LIKE_CREDENTIALS = re.compile(
+    r"(?=.*\bpassword\s*=)(\s*\w+\s*=\s*('[^']*'|\S+))+\s*|[^/.\s@][^/\s@]*:[^/\s@]+@[^/\s]+(/\S*)?", re.IGNORECASE
+)
 """A server's address in other forms than a URL: ``host=... password=...`` and ``user:password@host/database``."""
 
 _SQLITE_URL = re.compile(r"sqlite(\+pysqlite)?://(/(?P<path>.*))?", re.DOTALL)
@@ -153,7 +155,7 @@ def _read_target(target: str | os.PathLike[str] | URL) -> str:
         if _LIKE_A_URL.match(text):
             shown = f"{text.partition(':')[0]}:..."  # what follows may be a password
             raise InvalidUrlError(shown, "two slashes come after the colon; a file of such a name is ./NAME")
-        if _LIKE_CREDENTIALS.search(text):
+        if isinstance(target, str) and _LIKE_CREDENTIALS.fullmatch(text) and not os.path.lexists(text):
             reason = "a server's address is postgresql+psycopg://USER:PASSWORD@HOST/DATABASE; a file is ./NAME"
             raise InvalidUrlError("what was given", reason)
         return _sqlite(text)

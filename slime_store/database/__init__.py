@@ -4,7 +4,7 @@ from slime_store.database.after_fork import members, tell_after_fork
 from slime_store.database.bulk import chunked, in_binary, insert_rows
 from slime_store.database.changes import schema_change
 from slime_store.database.compaction import compact
-from slime_store.database.companions import Identity, check_side_files, identity
+from slime_store.database.companions import Identity, identity, refuse_others_files
 from slime_store.database.drafts import draft_of, publish
 from slime_store.database.engine import create_store_engine, engine_config
 from slime_store.database.failures import translate_os_error, translated
@@ -21,7 +21,6 @@ __all__ = [
     "Identity",
     "check_only_name",
     "check_reading_name",
-    "check_side_files",
     "chunked",
     "closed_if_interrupted",
     "compact",
@@ -39,6 +38,7 @@ __all__ = [
     "publish",
     "read",
     "reconnecting",
+    "refuse_others_files",
     "remove_first_name",
     "schema_change",
     "settle_journal",

@@ -24,7 +24,8 @@ from slime_store.errors import DamagedStoreError, DatabaseError
 Identity: TypeAlias = "tuple[int, int] | None"
 
 _INFO = "slime_store_companions"
-_SUFFIXES = ("-wal", "-shm")
+_LOG, _INDEX = "-wal", "-shm"
+_SUFFIXES = (_LOG, _INDEX)
 _JOURNAL = "-journal"
 _MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 """Ends a rollback journal behind the name of a super-journal, which a transaction over several databases has."""
@@ -39,22 +40,26 @@ def identity(path: str | os.PathLike[str]) -> Identity:
     return status.st_dev, status.st_ino
 
 
-def check_side_files(path: Path) -> None:
+def refuse_others_files(path: Path, *, read_only: bool = False) -> None:
     """Make sure that SQLite touches nothing else when it opens a database: to be called right before it does.
 
-    Costs four looks at names; a rollback journal, which only a crash leaves behind, is opened.
+    Costs four looks at names; a rollback journal, which only a crash leaves behind, is opened. Whoever only reads
+    writes to the log's index, and to nothing else.
 
     Raises:
         DamagedStoreError: a file beside the database leads to another one, or names one.
+        DatabaseError: it has a second name, under which it would be written to as well.
     """
     real = os.path.realpath(path)
     for suffix in (_JOURNAL, *_SUFFIXES):
         name = os.path.basename(real) + suffix
         try:
             status = os.lstat(f"{real}{suffix}")
-            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            if not stat.S_ISREG(status.st_mode):
                 detail = f"{name} beside it is no file of its own but a link, or no regular file at all; remove it"
                 raise DamagedStoreError(str(path), detail)
+            if status.st_nlink > 1 and not (read_only and suffix == _LOG):
+                raise DatabaseError(str(path), _of_two_names(name, suffix))
             if suffix == _JOURNAL and tail_of(f"{real}{suffix}", len(_MAGIC)) == _MAGIC:
                 detail = (
                     f"{name} beside it names another file, which SQLite would delete, and no journal of slime_store "
@@ -63,6 +68,14 @@ def check_side_files(path: Path) -> None:
                 raise DamagedStoreError(str(path), detail)
         except OSError:
             continue  # it is not there, or cannot be read by SQLite either
+
+
+def _of_two_names(name: str, suffix: str) -> str:
+    if suffix == _INDEX:
+        what = "close the store everywhere and remove it: nothing is in it that is not made anew"
+    else:
+        what = f"what is in it belongs to the store: keep it, as a file of its own: cp -p {name} t && mv t {name}"
+    return f"{name} beside it has a second name (a hard link), under which it would be written to as well; {what}"
 
 
 def note_companions(connection: Connection, path: Path) -> None:

@@ -159,10 +159,10 @@ def _is_operational(error: BaseException) -> bool:
 
 
 def _is_a_misfit(error: BaseException) -> bool:
-    """Tell whether psycopg itself cannot make a value of what the server sent: a time before the year 1, 'infinity'."""
+    """Tell whether psycopg cannot make a time of what the server sent: one before the year 1, 'infinity'."""
     import psycopg
 
-    return isinstance(error, psycopg.DataError) and getattr(error, "sqlstate", None) is None
+    return isinstance(error, psycopg.DataError) and "timestamp too" in str(error)
 
 
 def _is_psycopg(error: Exception) -> bool:

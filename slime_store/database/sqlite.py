@@ -29,7 +29,7 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import StaticPool
 
 from slime_store.config import StoreConfig
-from slime_store.database.companions import check_companions, check_side_files, note_companions
+from slime_store.database.companions import check_companions, note_companions, refuse_others_files
 from slime_store.database.engine import BEGIN_OPTION, BEGIN_WRITING
 from slime_store.database.frozen import has_thawed, is_frozen, note_frozen
 from slime_store.database.pool import KeptConnections
@@ -129,11 +129,11 @@ def file_uri(path: Path, *, read_only: bool) -> str:
 
     Raises:
         StoreNotFoundError: there is no such file.
-        DamagedStoreError: opening it would touch files that are not the database's.
+        DamagedStoreError, DatabaseError: opening it would touch files that are not the database's.
     """
     if not path.exists():
         raise StoreNotFoundError(str(path))
-    check_side_files(path)
+    refuse_others_files(path, read_only=read_only)
     # with an empty authority: of a path with two slashes in front SQLite would take the first name for one
     uri = f"file://{quote(os.fsencode(path.absolute()))}?mode={'ro' if read_only else 'rw'}"
     return f"{uri}&immutable=1" if read_only and is_frozen(path) else uri

@@ -83,7 +83,7 @@ class BlobRepository:
         """Point rows whose bytes are gone or too few at new bytes of the same content."""
         for digest, payload in payloads.items():
             row = BlobRow.digest == digest
-            query = select(BlobRow.id, BlobRow.file_name).where(row).with_for_update()
+            query = select(BlobRow.id, BlobRow.file_name).where(row).with_for_update(key_share=True)  # others hold it
             pk, file_name = self._connection.execute(query).one()
             self._connection.execute(update(BlobRow).where(row).values(_columns(payload)))
             self._connection.execute(delete(BlobPartRow).where(BlobPartRow.blob_pk == pk))

@@ -23,6 +23,24 @@ JOURNAL = "journal"
 """Kind of a rollout row that holds one finished group of a rollout under way."""
 
 
+_MADE_BY: tuple[Any, ...] = (
+    SessionRow.ordinal.label("session"),
+    SessionRow.started_at.label("began"),
+    select(ImportRow.rollout_pk).where(ImportRow.rollout_pk == RolloutRow.id).exists().label("is_imported"),
+)
+
+
+def is_older(one: Row[Any], other: Row[Any]) -> bool:
+    """Return whether a rollout's session began before another one's.
+
+    Sessions are numbered as they begin, whatever the clock. Those that an import brings along have later numbers than
+    they should: of them only the time is known.
+    """
+    if one.is_imported or other.is_imported:
+        return bool(one.began < other.began)
+    return bool(one.session < other.session)
+
+
 class ResumeRepository:
     """Reads and writes what resuming one run needs.
 
@@ -68,7 +86,8 @@ class ResumeRepository:
     def complete_after(self, rollout_id: int) -> list[Row[Any]]:
         """Return the newest complete train rollouts after one, in order; imported dumps, which have no state, apart.
 
-        Columns: pk, rollout_id, attempt, pruned_at, session (ordinal), lineage (document), has_state.
+        Columns: pk, rollout_id, attempt, pruned_at, session (ordinal), began, is_imported, lineage (document) and
+        has_state.
         """
         has_state = select(RolloutStateRow.rollout_pk).where(RolloutStateRow.rollout_pk == RolloutRow.id).exists()
         query = (
@@ -77,7 +96,7 @@ class ResumeRepository:
                 RolloutRow.rollout_id,
                 RolloutRow.attempt,
                 RolloutRow.pruned_at,
-                SessionRow.ordinal.label("session"),
+                *_MADE_BY,
                 SessionRow.lineage,
                 has_state.label("has_state"),
             )
@@ -95,10 +114,10 @@ class ResumeRepository:
         rows: list[Row[Any]] = list(self._connection.execute(query))
         return rows
 
-    def session_up_to(self, rollout_id: int) -> int:
-        """Return the session (ordinal) of the last complete train rollout up to one, dumps apart; 0: there is none."""
+    def last_up_to(self, rollout_id: int) -> Row[Any] | None:
+        """Return session (ordinal), began and is_imported of the last complete train rollout up to one, dumps apart."""
         query = (
-            select(SessionRow.ordinal)
+            select(*_MADE_BY)
             .join(RolloutRow, RolloutRow.session_pk == SessionRow.id)
             .where(
                 RolloutRow.run_pk == self._run_pk,
@@ -110,7 +129,8 @@ class ResumeRepository:
             .order_by(RolloutRow.rollout_id.desc(), RolloutRow.attempt.desc())
             .limit(1)
         )
-        return self._connection.execute(query).scalar() or 0
+        rows: list[Row[Any]] = list(self._connection.execute(query))
+        return rows[0] if rows else None
 
     def state(self, kind: str, rollout_id: int, attempt: int | None) -> Row[Any] | None:
         """Return state (document, or None), kind, rollout_id, attempt, pruned_at and pruned_by of a rollout, or None.

@@ -35,7 +35,8 @@ def dangling_references(connection: Connection) -> Iterator[str]:
     """Yield a sentence for rows of a table that refer to rows of another one that are not there. SQLite only."""
     if connection.dialect.name != "sqlite":
         return
-    found = Counter((str(row[0]), str(row[2])) for row in connection.exec_driver_sql("PRAGMA foreign_key_check"))
+    rows = connection.exec_driver_sql("PRAGMA foreign_key_check")
+    found = Counter((str(row[0]), str(row[2])) for row in rows if str(row[0]).lower() in Base.metadata.tables)
     for (table, parent), n in sorted(found.items()):
         yield f"{n} rows of {table} refer to rows of {parent} that are not there"
 

@@ -15,12 +15,12 @@ from slime_store.config import StoreConfig
 from slime_store.database import (
     check_only_name,
     check_reading_name,
-    check_side_files,
     create_store_engine,
     draft_of,
     engine_config,
     publish,
     read,
+    refuse_others_files,
     remove_first_name,
     schema_change,
     settle_journal,
@@ -191,7 +191,7 @@ def create_file(config: StoreConfig, path: Path) -> None:
         if os.path.lexists(f"{path}{suffix}"):
             detail = f"the file is gone, but its log {path.name}{suffix} is there; restore the file, or remove the log"
             raise DamagedStoreError(config.display_url, detail)
-    check_side_files(path)
+    refuse_others_files(path)
     draft = draft_of(path)
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))

@@ -22,11 +22,7 @@ from slime_store.schema.revisions import VERSION_TABLE
 
 _TABLE = re.compile(r"create\s+table\b", re.IGNORECASE)
 _VIEW = re.compile(r"create\s+view\b", re.IGNORECASE)
-_INDEX = re.compile(
-    r"create\s+index\s+(?P<name>\"[^\"]*\"|\w+)\s+on\s+(?P<table>\"\w+\"|\w+)\s*"
-    r"\((?:\s*(?:\"\w+\"|\w+)(?:\s+collate\s+(?:binary|nocase|rtrim))?(?:\s+(?:asc|desc))?\s*,?)+\)\s*",
-    re.IGNORECASE,
-)
+_QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|\[[^\]]*\]")
 _ALTERING = frozenset({"conflict", "collate", "generated", "as", "check"})
 """Words of which our tables have none: they replace, drop or refuse rows, compare otherwise, or compute."""
 
@@ -35,6 +31,10 @@ _OBJECTS = "SELECT lower(type), name, tbl_name, sql FROM sqlite_master"
 _COLUMNS = """
 SELECT 'column' AS what, lower(m.name), lower(x.name), upper(x.type), x.hidden, x.dflt_value, ''
 FROM sqlite_master m JOIN pragma_table_xinfo(m.name) x WHERE lower(m.type) = 'table'
+UNION ALL
+SELECT 'index', lower(m.name), i.name, i.origin, i."unique", i.partial,
+    EXISTS (SELECT 1 FROM pragma_index_xinfo(i.name) WHERE cid = -2)
+FROM sqlite_master m JOIN pragma_index_list(m.name) i WHERE lower(m.type) = 'table'
 UNION ALL
 SELECT 'key', lower(m.name), lower(f."from"), lower(f."table"), lower(f."to"), f.on_delete, f.on_update
 FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f WHERE lower(m.type) = 'table'
@@ -108,20 +108,12 @@ def _stranger(row: Any) -> str:
     if each.kind == "view" and _VIEW.match(each.sql or ""):
         return f"view {each.name} in the place of a table" if is_ours else ""
     if each.kind == "table" and _TABLE.match(each.sql or ""):
-        odd = sorted(_ALTERING.intersection(re.findall(r"\w+", each.sql.lower()))) if is_ours and each.sql else []
+        words = re.findall(r"\w+", _QUOTED.sub(" ", (each.sql or "").lower())) if is_ours else []
+        odd = sorted(_ALTERING.intersection(words))
         return f"table {each.name} with {odd[0].upper()} in it" if odd else ""
-    if each.kind == "index":
-        if each.sql is None:  # of a key or a UNIQUE in the table's own statement
-            return ""
-        return f"unique, partial or computed index {each.name} on table {each.table}" * (
-            is_ours and not _is_plain(each)
-        )
+    if each.kind == "index":  # what it is, SQLite says: below
+        return ""
     return f"{'virtual table' if each.kind == 'table' else each.kind} {each.name}"
-
-
-def _is_plain(index: _Object) -> bool:
-    match = _INDEX.fullmatch(index.sql or "")
-    return match is not None and match["table"].strip('"').lower() == index.table.lower()
 
 
 def _in_tables(connection: Connection) -> list[str]:
@@ -136,6 +128,10 @@ def _in_tables(connection: Connection) -> list[str]:
                 found.append(f"column {table}.{column} of another type ({kind})")
             elif default is not None and (table, column) in types:
                 found.append(f"column {table}.{column} with a value where none is given")
+        elif what == "index" and table in ours:
+            origin, *odd = details
+            if origin == "c" and any(odd):  # made by CREATE INDEX
+                found.append(f"unique, partial or computed index {column} on table {table}")
         elif what == "key":
             target, to, *actions = details
             if table in ours:

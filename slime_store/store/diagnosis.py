@@ -32,8 +32,10 @@ def name_damage(handle: StoreHandle, error: Exception) -> None:
     Raises:
         DamagedStoreError: it does; chained to ``error``.
     """
-    if isinstance(error, StoreError) or not handle.config.is_sqlite:
+    examined = error.__dict__.setdefault("_examined_stores", set())  # it may pass here again on its way out
+    if isinstance(error, StoreError) or not handle.config.is_sqlite or handle.config.url in examined:
         return
+    examined.add(handle.config.url)
     try:
         with read(handle.engine) as connection:
             damage = next(chain(wrong_values(connection), dangling_references(connection)), None)
@@ -45,11 +47,13 @@ def name_damage(handle: StoreHandle, error: Exception) -> None:
 
 @contextmanager
 def naming_damage(handle: StoreHandle) -> Iterator[None]:
-    """Report what damaged values make the body run into as damage, if it is."""
+    """Report what damaged values make the body run into as damage, if it is; what it refuses before it reads is not."""
+    before = handle.n_reads
     try:
         yield
     except MISFITS as error:
-        name_damage(handle, error)
+        if handle.n_reads != before:
+            name_damage(handle, error)
         raise
 
 

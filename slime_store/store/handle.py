@@ -60,6 +60,7 @@ class StoreHandle:
         self._engine: Engine | None = None
         self._file: tuple[int, int] | None = None
         self._tables: int | None = None
+        self.n_reads = 0
         self._memory = object()
         self._closed = False
         self.after_fork()
@@ -103,8 +104,10 @@ class StoreHandle:
         """A read transaction."""
         try:
             with self._operations.under_way(), read(self.engine) as connection:
+                self.n_reads += 1
                 self._check_same_file()
-                self._check_same_tables(connection)
+                if not self.config.is_sqlite:  # a file has its own identity
+                    check_same_tables(connection, self.config, self._tables)
                 yield connection
         except MISFITS as error:
             name_damage(self, error)
@@ -117,8 +120,7 @@ class StoreHandle:
             raise ReadOnlyStoreError(operation)
         try:
             with self._operations.under_way(), write(self.engine) as connection:
-                self._check_same_tables(connection)
-                check_still_current(connection, self.config)
+                check_still_current(connection, self.config, self._tables)
                 yield connection
                 self._check_same_file()
                 if self.config.path is not None:
@@ -184,10 +186,6 @@ class StoreHandle:
         """Refuse to go on with a file that was moved away or replaced: what is written to it would be lost."""
         if self._file_identity() != self._file:
             raise DatabaseError(self.config.display_url, "the file was moved, deleted or replaced while it was open")
-
-    def _check_same_tables(self, connection: Connection) -> None:
-        if not self.config.is_sqlite:  # a file has its own identity
-            check_same_tables(connection, self.config, self._tables)
 
     def blobs(self, connection: Connection) -> BlobRepository:
         """The blob repository of a transaction."""

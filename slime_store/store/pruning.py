@@ -95,7 +95,8 @@ class _Pruning:
                 done = repository.drop_arrays(pk, blobs, utc_now(), by)
             if done is not None:
                 tried.append(done)
-            self.plan.facts = repository.facts()
+            if deletes:
+                self.plan.facts = repository.facts()
         return done
 
 

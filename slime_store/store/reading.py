@@ -65,9 +65,13 @@ class RunReader:
         """
         if name != "_pk":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        with self._handle.reading() as connection:
-            object.__setattr__(self, "_pk", RunRepository(connection).get(self.name).id)
+        object.__setattr__(self, "_pk", self._find_key())
         return self._pk
+
+    @reconnecting
+    def _find_key(self) -> int:
+        with self._handle.reading() as connection:
+            return RunRepository(connection).get(self.name).id
 
     @reconnecting
     def load_train(

@@ -11,7 +11,7 @@ from slime_store.errors import BlobMissingError
 from slime_store.mapping.decode import SampleDecoder, documents_of, layouts_of
 from slime_store.mapping.nesting import nest
 from slime_store.repositories.blobs import DocumentBlobs
-from slime_store.repositories.resume import ResumeRepository
+from slime_store.repositories.resume import ResumeRepository, is_older
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.samples import SampleRepository
 from slime_store.store.collection import paused
@@ -32,7 +32,7 @@ def resume_point(
     max_adopted: int | None,
 ) -> ResumePoint:
     """Read a run's resume point in one read transaction; see ``Run.resume``."""
-    with paused(), handle.reading() as connection, rows_of("what is to be resumed"):
+    with paused(), rows_of("what is to be resumed"), handle.reading() as connection:
         repository = ResumeRepository(connection, run_pk)
         checkpoint = checkpoint_rollout_id
         if checkpoint is None:
@@ -70,7 +70,7 @@ def adoptable_rows(
     rollout before it, be it the checkpoint's own.
     """
     chain: list[Row[Any]] = []
-    session = repository.session_up_to(checkpoint)
+    last = repository.last_up_to(checkpoint)
     for row in repository.complete_after(checkpoint):
         expected = checkpoint + 1 + len(chain)
         what = f"rollout {row.rollout_id}"
@@ -82,13 +82,13 @@ def adoptable_rows(
             return chain, f"{what} was recorded without the data source's state"
         if row.pruned_at is not None:
             return chain, f"the arrays of {what} were pruned"
-        if row.session < session:
+        if last is not None and is_older(row, last):
             return chain, f"{what} is from session {row.session}, before rollout {expected - 1} was made anew"
         changed = differences(row.lineage, lineage)
         if changed:
             return chain, f"{what} was generated with another {', '.join(changed[:5])}"
         chain.append(row)
-        session = row.session
+        last = row
     return chain, None
 
 
@@ -110,7 +110,7 @@ def load_state(
     handle: StoreHandle, run: str, run_pk: int, kind: str, rollout_id: int, attempt: int | None, sample_type: type[Any]
 ) -> Any:
     """Return the data source's state at the end of a rollout, or None."""
-    with paused(), handle.reading() as connection, rows_of("the data source's state"):
+    with paused(), rows_of("the data source's state"), handle.reading() as connection:
         return _state(handle, connection, run, run_pk, kind, rollout_id, attempt, sample_type)
 
 

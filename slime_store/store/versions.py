@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from slime_store.mapping.encoded import EncodedRollout
-from slime_store.repositories.imports import ImportRepository
+from slime_store.repositories.imports import ImportRepository, SessionOrigin
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
 from slime_store.store.infos import decode_inline
@@ -60,13 +60,16 @@ class RolloutVersions:
             return {}
         found: dict[int, int] = {}
         imports = ImportRepository(connection, request.run_pk)
+        keys: dict[SessionOrigin, int] = {}
         for index in sorted(clearing.served & clearing.sessions.keys()):
             origin = clearing.sessions[index]
-            known = imports.find_session(origin)
-            if known is None:
-                known = imports.add_session(origin)
-                self.added_sessions.append(known)
-            found[index] = known
+            if origin not in keys:
+                known = imports.find_session(origin)
+                if known is None:
+                    known = imports.add_session(origin)
+                    self.added_sessions.append(known)
+                keys[origin] = known
+            found[index] = keys[origin]
         others = clearing.served - found.keys()
         rows = ResumeRepository(connection, request.run_pk).journal() if others else []
         rows = [row for row in rows if row.group_index in others and row.session_pk < session_pk]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import sqlite3
 import struct
 from collections.abc import Callable
@@ -13,7 +15,7 @@ import pytest
 
 from slime_store import Sample, SampleStore, copy_store
 from slime_store.database import filesystem
-from slime_store.errors import DamagedStoreError, StoreError
+from slime_store.errors import DamagedStoreError, DatabaseError, StoreError
 from slime_store.store.upkeep import store_status, upgrade_store
 
 MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
@@ -56,7 +58,6 @@ def linked(suffix: str, link: Callable[[Path, Path], None]) -> Callable[[Path, P
 SPOILT: dict[str, Callable[[Path, Path], None]] = {
     "a journal that names a file": name_in_journal,
     **{f"{suffix} that is a link": linked(suffix, os.symlink) for suffix in ("-journal", "-wal", "-shm")},
-    **{f"{suffix} that is a hard link": linked(suffix, os.link) for suffix in ("-journal", "-wal", "-shm")},
     "a pipe for a journal": lambda store, _file: os.mkfifo(f"{store}-journal"),
 }
 
@@ -87,6 +88,37 @@ def test_no_way_of_opening_a_store_touches_a_file_that_it_names(
     Path(f"{path}-shm").unlink(missing_ok=True)
     with SampleStore.open(path) as store:
         assert store.run("run").load_train(0).samples[0][0].response == "abc"
+
+
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+def test_what_has_a_second_name_is_not_written_to(path: Path, precious: Path, suffix: str) -> None:
+    os.link(precious, Path(f"{path}{suffix}"))
+    for way in (lambda: SampleStore.open(path).runs(), lambda: upgrade_store(path)):
+        with pytest.raises(StoreError, match=rf"store\.db{suffix} beside it has a second name"):
+            way()
+    with contextlib.suppress(StoreError), SampleStore.open(path, read_only=True) as store:
+        assert suffix == "-wal" and store.runs()
+    assert precious.read_bytes() == b"not yours"
+
+
+def test_a_log_with_a_second_name_is_read_and_kept(tmp_path: Path) -> None:
+    """As after a snapshot by hard links of a directory whose trainer was killed: the rollouts are in the log."""
+    path, log = tmp_path / "killed.db", tmp_path / "killed.db-wal"
+    with SampleStore.open(tmp_path / "store.db") as store:
+        run = store.run("run")
+        for rollout_id in range(3):
+            run.record_train(rollout_id, [[Sample(response="abc")]])
+        for suffix in ("", "-wal"):
+            shutil.copy(tmp_path / f"store.db{suffix}", f"{path}{suffix}")
+    os.link(log, tmp_path / "snapshot")
+    with SampleStore.open(path, read_only=True) as store:
+        assert len(store.run("run", create=False).rollouts()) == 3
+    with pytest.raises(DatabaseError, match=r"cp -p killed\.db-wal t && mv t killed\.db-wal"):
+        SampleStore.open(path)
+    shutil.copy2(log, tmp_path / "t")
+    os.replace(tmp_path / "t", log)
+    with SampleStore.open(path) as store:
+        assert len(store.run("run", create=False).rollouts()) == 3
 
 
 def test_a_connection_that_is_opened_later_looks_again(path: Path, precious: Path) -> None:

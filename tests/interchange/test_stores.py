@@ -448,6 +448,37 @@ def test_a_spool_of_a_process_that_never_reached_the_store_is_not_that_of_the_on
             assert _by_version(run) == [(1, "1", 1, 0.0), (2, "1", 1, 1.0)]
 
 
+def test_a_spool_of_an_earlier_process_leaves_adoptable_what_came_after_it(store_url: str, tmp_path: Path) -> None:
+    output = RolloutFnTrainOutput([_one(0, "1", 1.0)])
+    with SampleStore.open(tmp_path / "spool.db") as spool:  # of a process that never reached the store
+        run = spool.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        for rollout_id in range(3):
+            run.record_train(rollout_id, output, state={"cursor": rollout_id})
+    subprocess.run(
+        [sys.executable, "-c", "import sys\n" + LATER_PROCESS, store_url],
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        import_path(run, tmp_path / "spool.db")
+        point = run.resume(checkpoint_rollout_id=2, lineage={"lr": 1})
+        assert ([info.rollout_id for info in point.complete], point.refused) == ([3, 4], None)
+        run.prune(keep_arrays_last=1, keep_rollouts_last=1)
+        assert [info.rollout_id for info in run.rollouts()] == [2, 3, 4]
+
+
+LATER_PROCESS = """
+from slime_store import Sample, SampleStore
+with SampleStore.open(sys.argv[1]) as store:
+    run = store.run("r")
+    run.recovery.begin_session(checkpoint_rollout_id=2, lineage={"lr": 1})
+    for rollout_id in (3, 4):
+        run.record_train(rollout_id, [[Sample(group_index=0, index=0)]], state={"cursor": rollout_id})
+    run.recovery.record_checkpoint(2)
+"""
+
 ANOTHER_PROCESS = """
 import sys
 from slime_store import Sample, SampleStore
