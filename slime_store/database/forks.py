@@ -17,9 +17,9 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Engine
 from sqlalchemy.pool import StaticPool
@@ -27,10 +27,17 @@ from sqlalchemy.pool import StaticPool
 from slime_store.database.after_fork import members
 from slime_store.database.interrupts import closed_if_interrupted
 
+T = TypeVar("T")
+
 FORK_WAIT_SECONDS = 30.0
 """How long a fork waits for the transactions of other threads before it goes on without them."""
 
 _POLL_SECONDS = 0.002
+
+_TRIES = 100
+
+_FORKED_SECONDS = 0.2
+"""When the fork's hooks, also those of others, have surely ended: an interrupt that comes in one of them is ignored."""
 
 _log = logging.getLogger("slime_store")
 
@@ -111,7 +118,7 @@ def _before() -> None:
     embedded = [engine for engine in members(_engines) if engine.dialect.name == "sqlite"]
     if not embedded:
         return
-    if not _closed():
+    if not _uninterrupted(_gate.close, False):
         _log.warning(
             "this process forks while a transaction of another thread is still running after %g s: "
             "the child must not use the store that it is on",
@@ -119,22 +126,23 @@ def _before() -> None:
         )
     for engine in embedded:
         if not _in_memory(engine):
-            engine.dispose()
+            _uninterrupted(engine.dispose, None)
 
 
-def _closed() -> bool:
-    """Close the gate. What a signal handler raises meanwhile would end this hook, not the fork."""
-    while True:
+def _uninterrupted(work: Callable[[], T], otherwise: T) -> T:
+    """Do something to its end. What a signal handler raises meanwhile would end this hook, not the fork."""
+    for _ in range(_TRIES):
         try:
-            return _gate.close()
+            return work()
         except KeyboardInterrupt:
             _interrupted.append(True)
         except BaseException:
             _log.exception("a signal handler's exception is ignored, since the process is forking")
+    return otherwise
 
 
 def _interrupt_again() -> None:
-    time.sleep(10 * _POLL_SECONDS)
+    time.sleep(_FORKED_SECONDS)
     _thread.interrupt_main()
 
 

@@ -126,12 +126,13 @@ def ensure_schema(engine: Engine, config: StoreConfig) -> None:
 def _refuse_strangers(engine: Engine, config: StoreConfig) -> None:
     with read(engine) as connection:
         found = strangers(connection)
+        if not found:
+            return
         query = text("SELECT 1 FROM sqlite_master WHERE lower(name) = :name")
         is_ours = connection.execute(query, {"name": VERSION_TABLE}).scalar()
-    if found and not is_ours:
+    if not is_ours:
         refuse_foreign(engine, VERSION_TABLE)
-    if found:
-        raise ForeignDatabaseError(config.display_url, f"it has a {', a '.join(found)}, which slime_store never makes")
+    raise ForeignDatabaseError(config.display_url, f"it has a {', a '.join(found)}, which slime_store never makes")
 
 
 def upgrade(engine: Engine) -> None:

@@ -19,7 +19,7 @@ from slime_store.store.requests import JournalClearing
 from slime_store.testing import assert_same
 from slime_store.testing.contract.opening import opened
 
-N_GROUPS = 6
+N_GROUPS = 4
 
 
 def group(number: int, rollout_id: int = 0) -> list[Sample]:
@@ -60,7 +60,7 @@ def test_runs_that_journal_and_record_the_same_prompts_do_not_deadlock(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconnection, "RECONNECT_SECONDS", ())  # it is not put right by trying again
-    n_rollouts = 3
+    n_rollouts = 2
     with opened(store_url) as store, opened(store_url) as other, opened(store_url) as third:
         runs = [each.run(name) for each, name in ((store, "a"), (other, "b"), (third, "c"))]
         errors: list[Exception] = []

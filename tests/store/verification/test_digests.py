@@ -168,7 +168,7 @@ def check_places(url: str, name: str, column: Any, row: dict[str, Any], problems
         assert first.samples == tuple(range(row["first_position"], row["last_position"] + 1)), where
 
 
-@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_a_changed_value_in_any_column_is_reported_and_says_where(sqlite_url: str, name: str, every: int) -> None:
     columns = list(TABLES[name].columns)
