@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,15 @@ def test_the_gate_stays_closed_until_the_last_of_several_forks_has_ended() -> No
     assert not gate._begin(forks._Transaction(threading.get_ident()))
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C interrupts, also in a process that was started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_h6_ctrl_c_while_a_fork_waits_ends_neither_the_waiting_nor_is_it_lost(
     make_store: MakeEngine, tmp_path: Path
 ) -> None:
