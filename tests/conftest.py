@@ -17,7 +17,7 @@ from slime_store.schema import migrator
 from tests.services import outside, postgres, quick_schema
 
 # the same examples each time: what fails here fails for everybody, and `thorough` looks for more
-hypothesis.settings.register_profile("default", deadline=None, print_blob=True, max_examples=15, derandomize=True)
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True, max_examples=12, derandomize=True)
 hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
