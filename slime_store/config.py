@@ -24,7 +24,9 @@ _SECRET_OPTION = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
 
 _LIKE_A_URL = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?:", re.IGNORECASE)
 _LIKE_CREDENTIALS = re.compile(
-    r"(?=.*\bpassword\s*=)(\s*\w+\s*=\s*('[^']*'|\S+))+\s*|[^/.\s@][^/\s@]*:[^/\s@]+@[^/\s]+(/\S*)?", re.IGNORECASE
+    r"(?=.*\bpassword\s*=)\s*\w+\s*=\s*('[^']*'|\S+)(\s+\w+\s*=\s*('[^']*'|\S+))*\s*"
+    r"|[^/.\s@][^/\s@]*:[^/\s@]+@[^/\s]+(/\S*)?",
+    re.IGNORECASE,
 )
 """A server's address in other forms than a URL: ``host=... password=...`` and ``user:password@host/database``."""
 

@@ -202,7 +202,7 @@ class BlobDirectory:
         try:
             with os.scandir(self.root) as entries:
                 return sorted(self.root / each.name for each in entries if each.is_dir(follow_symlinks=False))
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError:  # not there, or not to be read
             return []
 
     def _status(self, name: str) -> os.stat_result:

@@ -33,6 +33,7 @@ from slime_store.types import (
     SessionInfo,
     WeightVersionInfo,
 )
+from slime_store.types.conditions import to_kind
 
 
 @dataclass(frozen=True)
@@ -178,8 +179,7 @@ class RunReader:
             kind: only these.
             attempts: every attempt instead of the newest of each rollout.
         """
-        if kind not in (None, "train", "eval"):
-            raise ValueError(f"kind is 'train' or 'eval', not {kind!r}")
+        to_kind(kind)
         with self._handle.reading() as connection:
             rows = RolloutRepository(connection, self._pk).infos(kind, all_attempts=attempts)
         return [rollout_info(row) for row in rows]

@@ -17,6 +17,7 @@ from slime_store.store.reading import RunReader
 from slime_store.store.sessions import utc_now
 from slime_store.store.shared_contents import delete_rollouts
 from slime_store.store.side_files import remove_files
+from slime_store.types.conditions import to_kind
 from slime_store.types.reports import PinInfo, PruneReport
 
 Kind = Literal["train", "eval"]
@@ -34,8 +35,7 @@ class RunRetention(RunReader):
             RolloutNotFoundError: there is nothing to delete.
             ValueError: there is no such kind.
         """
-        if kind not in ("train", "eval"):
-            raise ValueError(f"kind is 'train' or 'eval', not {kind!r}")
+        to_kind(kind)
         return self._delete_rollout(rollout_number(rollout_id), kind, attempt_number(attempt), set())
 
     @reconnecting

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -16,16 +13,15 @@ from typing import Any
 import pytest
 
 from slime_store import ParamInfo, RolloutFnEvalOutput, RolloutFnTrainOutput, Run, Sample, SampleStore
-from slime_store.dataframes import eval_summary_df, weight_versions_df
+from slime_store.dataframes import eval_summary_df
 from slime_store.interchange import export_run, import_path, stores
 from slime_store.store.imports import find_extras
-from slime_store.store.prepared import PreparedRollout, prepare_eval, prepare_train
-from slime_store.store.requests import JournalClearing
+from slime_store.store.prepared import prepare_eval, prepare_train
 from slime_store.store.resume import load_state
 from slime_store.testing import assert_same
 from slime_store.testing.factories import make_eval_output, make_train_output
+from tests.interchange.given import one_sample
 from tests.services.commands import invoke
-from tests.services.tables import execute, rows
 
 
 def test_a_spool_file_comes_in_once_with_states_and_attempts(store_url: str, tmp_path: Path) -> None:
@@ -288,7 +284,7 @@ def test_runs_of_another_store_are_never_mixed(store_url: str, tmp_path: Path) -
     old = tmp_path / "old.db"
     with SampleStore.open(old) as other:
         for name in "ab":
-            other.run(name).record_train(0, [_one(0, name, 1.0)])
+            other.run(name).record_train(0, [one_sample(0, name, 1.0)])
     with SampleStore.open(store_url) as store:
         run = store.run("r")
         report = import_path(run, old)
@@ -355,11 +351,6 @@ def test_a_damaged_rollout_of_a_store_is_named_and_the_rest_comes_in(store_url: 
         assert [info.rollout_id for info in run.rollouts()] == [0, 2]
 
 
-def _one(index: int, label: str, reward: float) -> list[Sample]:
-    """A group of one sample."""
-    return [Sample(index=index, group_index=index, response="x", reward=reward, weight_versions=[label])]
-
-
 def _facts(run: Run) -> list[tuple[Any, ...]]:
     """What the records of a run say of its rollouts, apart from keys."""
     return [
@@ -368,19 +359,13 @@ def _facts(run: Run) -> list[tuple[Any, ...]]:
     ]
 
 
-def _by_version(run: Run) -> list[tuple[Any, ...]]:
-    """Each weight version's session, label, number of samples and mean reward."""
-    frame = weight_versions_df(run)[["session", "weight_version", "n_samples", "reward_mean"]]
-    return sorted(frame.itertuples(index=False, name=None))
-
-
 def test_what_is_known_of_a_rollout_comes_along_whole(store_url: str, tmp_path: Path) -> None:
     old = tmp_path / "old.db"
     with SampleStore.open(old) as store:
         run = store.run("r")
         run.record_weight_version("3", params=[ParamInfo("w", "bf16", (1,), {}, 2, 0)])
         run.record_weight_version("unused", metadata={"note": "hello"})
-        run.record_train(0, RolloutFnTrainOutput([_one(0, "3", 1.0)], {"m": 1.0}), state={"cursor": 1})
+        run.record_train(0, RolloutFnTrainOutput([one_sample(0, "3", 1.0)], {"m": 1.0}), state={"cursor": 1})
         lossy = [[Sample(index=0, group_index=0, metadata={"handle": object()})]]
         run.record_train(1, lossy, strict=False, state={"cursor": 2, "handle": object()})
         run.record_eval(0, make_eval_output(seed=1), weight_version="7", state={"eval": 5})
@@ -418,79 +403,10 @@ def test_what_a_file_tells_of_a_weight_version_adds_to_what_is_known(store_url: 
         assert store.verify().ok
 
 
-def test_labels_of_two_sessions_of_one_process_number_stay_apart(store_url: str, tmp_path: Path) -> None:
-    old = tmp_path / "old.db"
-    for number in range(3):  # as in a container, where each process has the same number
-        with SampleStore.open(old) as store:
-            store.run("r").record_train(number, [_one(number, "1", float(number))])
-    expected = [(number + 1, "1", 1, float(number)) for number in range(3)]
-    with SampleStore.open(store_url) as store:
-        run = store.run("r")
-        for _ in range(2):
-            import_path(run, old)
-            assert _by_version(run) == expected
-            assert [info.session for info in run.rollouts()] == [1, 2, 3]
-
-
-def test_a_spool_of_a_process_that_never_reached_the_store_is_not_that_of_the_one_before(
-    store_url: str, tmp_path: Path
-) -> None:
-    """Restarted containers keep their host name, and each process has the same number in them."""
-    run_one = [sys.executable, "-c", ANOTHER_PROCESS, store_url]
-    subprocess.run(run_one, check=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
-    execute(store_url, f"UPDATE sessions SET host = '{socket.gethostname()}', pid = {os.getpid()}")
-    with SampleStore.open(tmp_path / "spool.db") as spool:
-        spool.run("r").record_train(1, [_one(1, "1", 1.0)])
-    with SampleStore.open(store_url) as store:
-        run = store.run("r")
-        for _ in range(2):
-            import_path(run, tmp_path / "spool.db")
-            assert _by_version(run) == [(1, "1", 1, 0.0), (2, "1", 1, 1.0)]
-
-
-def test_a_spool_of_an_earlier_process_leaves_adoptable_what_came_after_it(store_url: str, tmp_path: Path) -> None:
-    output = RolloutFnTrainOutput([_one(0, "1", 1.0)])
-    with SampleStore.open(tmp_path / "spool.db") as spool:  # of a process that never reached the store
-        run = spool.run("r")
-        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
-        for rollout_id in range(3):
-            run.record_train(rollout_id, output, state={"cursor": rollout_id})
-    subprocess.run(
-        [sys.executable, "-c", "import sys\n" + LATER_PROCESS, store_url],
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
-    with SampleStore.open(store_url) as store:
-        run = store.run("r")
-        import_path(run, tmp_path / "spool.db")
-        point = run.resume(checkpoint_rollout_id=2, lineage={"lr": 1})
-        assert ([info.rollout_id for info in point.complete], point.refused) == ([3, 4], None)
-        run.prune(keep_arrays_last=1, keep_rollouts_last=1)
-        assert [info.rollout_id for info in run.rollouts()] == [2, 3, 4]
-
-
-LATER_PROCESS = """
-from slime_store import Sample, SampleStore
-with SampleStore.open(sys.argv[1]) as store:
-    run = store.run("r")
-    run.recovery.begin_session(checkpoint_rollout_id=2, lineage={"lr": 1})
-    for rollout_id in (3, 4):
-        run.record_train(rollout_id, [[Sample(group_index=0, index=0)]], state={"cursor": rollout_id})
-    run.recovery.record_checkpoint(2)
-"""
-
-ANOTHER_PROCESS = """
-import sys
-from slime_store import Sample, SampleStore
-with SampleStore.open(sys.argv[1]) as store:
-    store.run("r").record_train(0, [[Sample(group_index=0, index=0, weight_versions=["1"], reward=0.0)]])
-"""
-
-
 def test_what_a_dump_held_comes_along_from_the_store_that_it_was_imported_into(store_url: str, tmp_path: Path) -> None:
     import torch
 
-    torch.save({"rollout_id": 4, "samples": [vars(_one(0, "1", 1.0)[0])], "args": {"lr": 1}}, tmp_path / "4.pt")
+    torch.save({"rollout_id": 4, "samples": [vars(one_sample(0, "1", 1.0)[0])], "args": {"lr": 1}}, tmp_path / "4.pt")
     with SampleStore.open(tmp_path / "old.db") as store:
         (first,) = import_path(store.run("r"), tmp_path / "4.pt").recorded
     with SampleStore.open(store_url) as store:
@@ -498,106 +414,3 @@ def test_what_a_dump_held_comes_along_from_the_store_that_it_was_imported_into(s
         (second,) = import_path(run, tmp_path / "old.db").recorded
         assert (first.nesting, second.nesting) == ("inferred", "inferred")
         assert find_extras(run, "train", 4, None) == (1, {"args": {"lr": 1}})
-
-
-def _died_with_a_finished_group(store_url: str, lr: int = 1, label: str = "5", reward: float = 1.0) -> None:
-    with SampleStore.open(store_url) as store:
-        run = store.run("r")
-        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": lr})
-        journal = run.recovery.journal()
-        journal.put(0, _one(0, label, reward))
-        journal.close()
-
-
-def _with_the_served_group(run: Run) -> PreparedRollout:
-    """What the next session makes of it: the group of the journal, and one of its own."""
-    point = run.resume(lineage={"lr": 1})
-    served = [group for group in point.journalled_groups if group[0].group_index == 0][-1]  # as the plug-in does
-    clearing = JournalClearing(served=frozenset({0}), whole=True, sessions=run.recovery.journal_sessions(point))
-    output = RolloutFnTrainOutput([served, _one(1, "5", 0.0)])
-    return prepare_train(0, output, state={"sample_offset": 1}, clear_journal=clearing)
-
-
-SERVED = [(1, "5", 1, 1.0), (2, "5", 1, 0.0)]
-
-
-@pytest.mark.parametrize("is_cleared", [False, True], ids=["the journal is there", "the journal is gone"])
-def test_a_spooled_group_that_was_served_keeps_the_session_that_generated_it(
-    store_url: str, tmp_path: Path, is_cleared: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    _died_with_a_finished_group(store_url)
-    with SampleStore.open(store_url) as store, SampleStore.open(tmp_path / "spool.db") as spool:
-        run, spooled = store.run("r"), spool.run("r")
-        for each in (run, spooled):
-            each.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
-        journal = run.recovery.journal()
-        journal.put(0, _one(1, "5", 0.0))
-        journal.flush()
-        _with_the_served_group(run).store(spooled)
-        spooled.record_train(1, [_one(2, "6", 2.0)], state={"sample_offset": 2})
-        if is_cleared:  # by what it has recorded since
-            prepare_train(2, [_one(3, "6", 2.0)], clear_journal=JournalClearing(whole=True)).store(run)
-            run.delete_rollout(2)
-        import_path(run, tmp_path / "spool.db")
-        import_path(run, tmp_path / "spool.db")
-        assert _by_version(run) == [*SERVED, (2, "6", 1, 2.0)]
-        assert [info.session for info in run.rollouts()] == [2, 2]
-        point = run.resume(checkpoint_rollout_id=-1, lineage={"lr": 1})
-        assert (point.next_rollout_id, point.refused, point.journalled_groups) == (2, None, [])
-        assert rows(store_url, "SELECT count(*) FROM sessions") == [(2,)]
-        assert store.verify().ok and spool.verify().ok
-    assert "two processes" not in caplog.text  # the spool has two sessions, of which one is only named
-
-
-@pytest.mark.parametrize("is_told", [True, False], ids=["told by the plug-in", "found in the journal"])
-def test_a_served_group_belongs_to_the_session_that_generated_it_and_not_to_one_of_another_lineage(
-    store_url: str, is_told: bool
-) -> None:
-    _died_with_a_finished_group(store_url, lr=2, label="9", reward=0.5)
-    _died_with_a_finished_group(store_url, reward=0.25)
-    _died_with_a_finished_group(store_url)
-    _died_with_a_finished_group(store_url, lr=2, label="9", reward=0.5)
-    with SampleStore.open(store_url) as store:
-        run = store.run("r")
-        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
-        point = run.resume(lineage={"lr": 1})
-        assert [group[0].reward for group in point.journalled_groups] == [0.25, 1.0]
-        assert point.journalled_sessions == {0: 3}
-        prepared = _with_the_served_group(run)
-        if not is_told:
-            clearing = JournalClearing(served=frozenset({0}), whole=True)
-            prepared = replace(prepared, _clear_journal=clearing)
-        prepared.store(run)
-        assert _by_version(run) == [(3, "5", 1, 1.0), (5, "5", 1, 0.0)]
-        assert store.verify().ok
-
-
-def test_a_spooled_group_that_was_served_keeps_its_session_in_another_store_too(store_url: str, tmp_path: Path) -> None:
-    _died_with_a_finished_group(str(tmp_path / "real.db"))
-    with SampleStore.open(tmp_path / "real.db") as store, SampleStore.open(tmp_path / "spool.db") as spool:
-        run = store.run("r")
-        _with_the_served_group(run).store(spool.run("r"))
-        _with_the_served_group(run).store(run)
-        direct = _by_version(run)
-    assert direct == SERVED
-    for file in ("spool.db", "real.db"):
-        with SampleStore.open(store_url) as store:
-            run = store.run(file)
-            import_path(run, tmp_path / file)
-            found = _by_version(run)
-            assert {row[0] for row in found} == {1, 2}
-            assert sorted(row[1:] for row in found) == sorted(row[1:] for row in SERVED)
-
-
-def test_journalled_groups_that_an_imported_rollout_has_not_stay(store_url: str, tmp_path: Path) -> None:
-    with SampleStore.open(store_url) as store, SampleStore.open(tmp_path / "spool.db") as spool:
-        run = store.run("r")
-        journal = run.recovery.journal()
-        for rollout_id, index in ((0, 0), (0, 1), (1, 2), (1, 3)):
-            journal.put(rollout_id, _one(index, "5", 1.0))
-        journal.flush()
-        output = RolloutFnTrainOutput([_one(index, "5", 1.0) for index in (0, 1, 2)])
-        spool.run("r").record_train(0, output, state={"sample_offset": 1})
-        import_path(run, tmp_path / "spool.db")
-        left = [group[0].group_index for group in run.resume(checkpoint_rollout_id=-1).journalled_groups]
-        assert left == [2, 3]  # the one that was journalled for a later rollout may be another one
