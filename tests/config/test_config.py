@@ -90,3 +90,27 @@ def test_an_address_that_lacks_a_slash_is_no_file_and_shows_no_password() -> Non
         with pytest.raises(InvalidUrlError, match="two slashes") as error:
             StoreConfig.parse(address)
         assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize("address", ["host=h port=1 password=S3cret", "password = 'S3 cret' host=h", "u:S3cret@h/db"])
+def test_h6_a_servers_address_in_another_form_is_not_taken_for_a_file(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The password would be the file's name."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidUrlError) as caught:
+        StoreConfig.parse(address)
+    assert "S3" not in str(caught.value) and "postgresql+psycopg://" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["exp:lr1@2.db", "password=x"])
+def test_a_file_that_is_there_or_is_said_to_be_one_may_have_such_a_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for target in (Path(name), f"{tmp_path}/{name}", f"./{name}"):
+        assert StoreConfig.parse(target).path == tmp_path / name
+    with pytest.raises(InvalidUrlError):
+        StoreConfig.parse(name)
+    (tmp_path / name).touch()
+    assert StoreConfig.parse(name).path == tmp_path / name

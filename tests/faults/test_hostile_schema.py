@@ -37,6 +37,9 @@ HOSTILE: dict[str, tuple[list[str], str]] = {
     "a trigger on a table of somebody else's": (["CREATE TABLE notes (a)", ON_NOTES], "trigger t on table notes"),
     "a trigger on a view": (
         [
+            "CREATE INDEX [in brackets] ON [samples] ([reward])",
+            "CREATE INDEX `in backticks` ON `samples` (`status` /* of nobody's */)",
+            'ALTER TABLE samples ADD COLUMN "as" TEXT',
             "CREATE VIEW mine AS SELECT * FROM runs",
             "CREATE TRIGGER t INSTEAD OF DELETE ON mine BEGIN DELETE FROM runs; END",
         ],

@@ -18,8 +18,11 @@ from slime_store.dataframes import eval_df, eval_summary_df, prompts_df, rollout
 from slime_store.errors import DamagedStoreError, StoreError
 from slime_store.interchange import export_run
 from slime_store.models import Base
+from slime_store.store import diagnosis
 from slime_store.store.located import count_samples, load_sample
+from slime_store.testing import make_train_output
 from tests.services.filling import RUN, make_filled
+from tests.services.tables import execute
 
 VALUES: dict[str, Any] = {"text": "x", "bytes": b"\xff\x00", "none": None}
 
@@ -151,6 +154,34 @@ def test_a_text_that_is_no_time_is_damage(filled: Path, tmp_path: Path, hour: st
         assert "values of sessions.started_at are no times" in str(store.verify().problems)
 
 
-def test_an_error_of_the_callers_own_is_not_called_damage(filled: Path) -> None:
-    with SampleStore.open(filled / "store.db", read_only=True) as store, pytest.raises(ValueError, match="no column"):
-        samples_df(store, columns=["nonsense"])
+def test_an_error_of_the_callers_own_is_not_called_damage_and_costs_no_look_at_the_store(
+    filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = damaged(filled, tmp_path, "sessions", "started_at", "x")
+    assert path is not None
+    monkeypatch.setattr(diagnosis, "wrong_values", lambda _connection: pytest.fail("it was looked for damage"))
+    with SampleStore.open(path, read_only=True) as store:
+        run = store.run(RUN, create=False)
+        with pytest.raises(ValueError, match="no column"):
+            samples_df(store, columns=["nonsense"])
+        with pytest.raises(ValueError, match="kind is 'train' or 'eval'"):
+            run.rollouts("nonsense")  # type: ignore[arg-type]
+
+
+@pytest.mark.postgresql
+def test_a_time_that_python_cannot_hold_hides_no_other_damage(postgres_url: str) -> None:
+    with SampleStore.open(postgres_url) as store:
+        for name in ("one", "two"):
+            store.run(name).record_train(0, make_train_output(1, 1))
+        execute(
+            postgres_url,
+            "UPDATE rollouts SET started_at = 'infinity' WHERE run_pk = 1",
+            "UPDATE sample_texts SET response = 'other' WHERE rollout_pk = 2",
+        )
+        with pytest.raises(DamagedStoreError, match="timestamp too large"):
+            store.run("one").rollouts()
+        problems = store.verify().problems
+        assert {"one", "two"} <= {problem.run for problem in problems}
+        with pytest.raises(StoreError) as caught:
+            store.delete_run("a\0")  # a value that cannot be sent says nothing of what is stored
+        assert not isinstance(caught.value, DamagedStoreError)
