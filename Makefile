@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --dist worksteal
 
 .PHONY: demo test test-slow lint bench bench-full revision schema-page clean
 
@@ -12,12 +12,12 @@ demo: $(VENV)/.installed
 	$(BIN)/python examples/tiny_grpo.py
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
-# The whole long versions, hours on a small machine: 500 kills a database, every step, thousands of flipped bits. The soak
+# The long versions of what `make test` tries in short, hours on a small machine: 500 kills a database, every step, thousands of flipped bits. The soak
 # takes SLIME_STORE_SOAK_SECONDS (120) a database; HYPOTHESIS_PROFILE=thorough makes the fuzzing longer.
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m slow -rA $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m slow -rA
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

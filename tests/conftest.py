@@ -74,6 +74,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section("PostgreSQL was NOT tested", sep="!", red=True, bold=True)
         terminalreporter.line(f"{postgres.MISSING}; the tests that need it were skipped or failed.")
         terminalreporter.line("On Debian: apt-get install postgresql")
+    if terminalreporter.config.option.markexpr == "not slow":
+        terminalreporter.line("The long versions of the tests of faults were left out: make test-slow (hours).")
     for what, remedy in outside.missing():
         terminalreporter.section(f"{what} was NOT tested", sep="!", red=True, bold=True)
         terminalreporter.line(f"The tests that need it were skipped: {remedy}")
