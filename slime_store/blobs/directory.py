@@ -178,31 +178,47 @@ class BlobDirectory:
             os.unlink(path.name, dir_fd=parent)
 
     def names(self) -> Iterator[str]:
-        """Yield the names of all whole files."""
-        for directory in self._subdirectories():
-            for path in sorted(directory.glob("*.blob")):
-                name = f"{directory.name}/{path.name}"
-                if _NAME.fullmatch(name):
-                    yield name
+        """Yield the names of all whole files.
+
+        Raises:
+            OSError: a directory cannot be listed, so that its files are not known.
+        """
+        for path in self._files():
+            name = f"{path.parent.name}/{path.name}"
+            if _NAME.fullmatch(name):
+                yield name
 
     def temporary(self) -> Iterator[Path]:
-        """Yield the files that are not whole, or are left of a process that was killed."""
-        for directory in self._subdirectories():
-            yield from sorted(path for path in directory.glob(f"*.blob{_TEMPORARY}"))
+        """Yield the files that are not whole, or are left of a process that was killed.
 
-    def size_bytes(self) -> int:
-        """Return the bytes of all whole files."""
-        total = 0
-        for name in self.names():
-            with contextlib.suppress(OSError, BlobCorruptError):  # gone meanwhile, or no file
-                total += self._status(name).st_size
-        return total
+        Raises:
+            OSError: a directory cannot be listed.
+        """
+        return (path for path in self._files() if path.name.endswith(f".blob{_TEMPORARY}"))
+
+    def totals(self) -> tuple[int, int]:
+        """Return how many whole files there are, and their bytes, as far as that can be seen."""
+        n_files = total = 0
+        with contextlib.suppress(OSError):
+            for name in self.names():
+                with contextlib.suppress(OSError, BlobCorruptError):  # gone meanwhile, or no file
+                    total += self._status(name).st_size
+                n_files += 1
+        return n_files, total
+
+    def _files(self) -> Iterator[Path]:
+        for directory in self._subdirectories():
+            try:
+                names = sorted(os.listdir(directory))
+            except FileNotFoundError:  # a subdirectory goes with its last file
+                continue
+            yield from (directory / name for name in names)
 
     def _subdirectories(self) -> list[Path]:
         try:
             with os.scandir(self.root) as entries:
                 return sorted(self.root / each.name for each in entries if each.is_dir(follow_symlinks=False))
-        except OSError:  # not there, or not to be read
+        except FileNotFoundError:
             return []
 
     def _status(self, name: str) -> os.stat_result:

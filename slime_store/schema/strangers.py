@@ -22,7 +22,8 @@ from slime_store.schema.revisions import VERSION_TABLE
 
 _TABLE = re.compile(r"create\s+table\b", re.IGNORECASE)
 _VIEW = re.compile(r"create\s+view\b", re.IGNORECASE)
-_QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|\[[^\]]*\]")
+_NO_WORDS = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+"""Texts, quoted names and comments, as SQLite's tokenizer tells them apart: what begins first hides the others."""
 _ALTERING = frozenset({"conflict", "collate", "generated", "as", "check"})
 """Words of which our tables have none: they replace, drop or refuse rows, compare otherwise, or compute."""
 
@@ -108,7 +109,7 @@ def _stranger(row: Any) -> str:
     if each.kind == "view" and _VIEW.match(each.sql or ""):
         return f"view {each.name} in the place of a table" if is_ours else ""
     if each.kind == "table" and _TABLE.match(each.sql or ""):
-        words = re.findall(r"\w+", _QUOTED.sub(" ", (each.sql or "").lower())) if is_ours else []
+        words = re.findall(r"\w+", _NO_WORDS.sub(" ", (each.sql or "").lower())) if is_ours else []
         odd = sorted(_ALTERING.intersection(words))
         return f"table {each.name} with {odd[0].upper()} in it" if odd else ""
     if each.kind == "index":  # what it is, SQLite says: below

@@ -82,7 +82,7 @@ def _publish(path: str | os.PathLike[str], fill: Callable[[Path], tuple[str, ...
             missing = fill(draft)
             size = draft.stat().st_size
             names = list(drafts.names())
-            file_bytes = drafts.size_bytes()
+            file_bytes = drafts.totals()[1]
             if names:
                 os.rename(drafts.root, directory.root)
             try:

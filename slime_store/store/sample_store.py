@@ -118,7 +118,7 @@ class SampleStore:
             counts = count_everything(connection)
             size = database_bytes(connection)
         if self._handle.directory is not None:
-            size += self._handle.directory.size_bytes()
+            size += self._handle.directory.totals()[1]
         return StoreStats(url=self.url, size_bytes=size, **counts)
 
     # -- keeping it well -------------------------------------------------------------------------------

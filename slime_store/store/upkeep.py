@@ -70,12 +70,13 @@ def store_status(url: str | os.PathLike[str] | URL) -> StoreStatus:
 def _files(config: StoreConfig) -> dict[str, Any]:
     assert config.path is not None
     directory = BlobDirectory.beside(config.path)
+    n_files, file_bytes = directory.totals()
     log = f"{config.path}-wal"
     return {
         "size_bytes": os.path.getsize(config.path),
         "wal_bytes": os.path.getsize(log) if os.path.exists(log) else 0,
-        "side_files": sum(1 for _ in directory.names()),
-        "side_file_bytes": directory.size_bytes(),
+        "side_files": n_files,
+        "side_file_bytes": file_bytes,
         "file_system": filesystem_type(config.path),
     }
 

@@ -12,13 +12,14 @@ import pytest
 from slime_store.blobs import FILE_BYTES, BlobDirectory, PayloadWriter
 from slime_store.blobs import directory as directory_module
 from slime_store.errors import BlobCorruptError, BlobMissingError
+from tests.services.files import let_listing_fail
 
 
 def test_what_is_written_is_read_until_it_is_removed(tmp_path: Path) -> None:
     directory = BlobDirectory.beside(tmp_path / "runs.db")
     name = directory.write(b"content")
     assert directory.read(name) == b"content"
-    assert list(directory.names()) == [name] and directory.size_bytes() == 7
+    assert list(directory.names()) == [name] and directory.totals() == (1, 7)
     directory.remove(name)
     directory.remove(name)
     with pytest.raises(BlobMissingError):
@@ -27,8 +28,24 @@ def test_what_is_written_is_read_until_it_is_removed(tmp_path: Path) -> None:
 
 def test_reading_makes_no_directory(tmp_path: Path) -> None:
     directory = BlobDirectory.beside(tmp_path / "runs.db")
-    assert list(directory.names()) == [] and directory.size_bytes() == 0
+    assert list(directory.names()) == [] and directory.totals() == (0, 0)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("which", ["", "ab"])
+def test_a_directory_that_cannot_be_listed_is_not_taken_for_empty(
+    tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = BlobDirectory(tmp_path / "blobs")
+    names = {directory.write(b"content") for _ in range(8)}
+    subdirectories = sorted(path.name for path in directory.root.iterdir())
+    unlistable = directory.root / (which and subdirectories[-1])
+    let_listing_fail(monkeypatch, unlistable)
+    for listed in (directory.names, directory.temporary):
+        with pytest.raises(OSError, match="Too many open files"):
+            list(listed())
+    n_files = sum(not which or name.startswith(subdirectories[-1]) for name in names)
+    assert directory.totals() == (8 - n_files, 7 * (8 - n_files))  # what can be seen
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "ab/../../x.blob", "", "ab/" + "0" * 32, "AB/x.blob\n"])

@@ -90,6 +90,19 @@ HOSTILE: dict[str, tuple[list[str], str]] = {
         in_table("pins", "PRIMARY KEY (run_pk, kind, rollout_id)", "PRIMARY KEY (run_pk) ON/**/CONFLICT IGNORE"),
         "table pins with CONFLICT in it",
     ),
+    **{
+        f"a comparison without case between quotation marks in {what}": (
+            in_table("runs", "name TEXT NOT NULL", f"{before}name TEXT NOT NULL {first} COLLATE NOCASE {second}"),
+            "table runs with COLLATE",
+        )
+        for what, (before, first, second) in {
+            "comments": ("", '/* " */', '/* " */'),
+            "comments of a line": ("", "-- `\n", "-- `\n"),
+            "texts": ("mine TEXT DEFAULT ''\"'', ", "", ", more TEXT DEFAULT ''\"''"),
+            "names": ('"[" TEXT, ', "", ', "]" TEXT'),
+            "a comment that has no end": ("", "", '/* "'),
+        }.items()
+    },
     "a value where we give none": (
         in_table("sessions", "lineage TEXT", "lineage TEXT DEFAULT 1"),
         r"column sessions\.lineage with a value where none is given",
@@ -152,6 +165,7 @@ def test_tables_indexes_and_views_of_a_users_own_may_be_beside_ours(path: Path) 
             "text TEXT DEFAULT '' CHECK (text <> 'x') UNIQUE ON CONFLICT REPLACE, n AS (length(text)))",
             "CREATE UNIQUE INDEX notes_of ON notes (rollout, upper(text)) WHERE text <> ''",
             "CREATE TABLE more (note INTEGER REFERENCES notes ON DELETE CASCADE)",
+            """ALTER TABLE runs ADD COLUMN "check" TEXT DEFAULT 'collate ''as"' /* generated */""",
             'CREATE INDEX "of a user" ON rollouts ("started_at" DESC, status COLLATE NOCASE)',
             "CREATE VIEW mine AS SELECT * FROM v_samples JOIN notes",
             "INSERT INTO notes (rollout, text) SELECT id, 'good' FROM rollouts",

@@ -14,7 +14,9 @@ import torch
 
 from slime_store import RolloutFnTrainOutput, SampleStore
 from slime_store.errors import BlobCorruptError, BlobMissingError
+from slime_store.store.upkeep import store_status
 from slime_store.testing import assert_same, make_sample
+from tests.services.files import let_listing_fail
 
 SECRET = b"-----BEGIN PRIVATE KEY-----" * 99
 
@@ -88,6 +90,17 @@ def test_a_side_file_that_is_a_link_or_no_file_is_damage(
 
 def _no_links(*_: object, **__: object) -> None:
     raise OSError(18, "another file system")
+
+
+def test_verify_says_of_a_directory_that_it_cannot_be_listed(
+    store: SampleStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "s.db-blobs" / "ab").mkdir(exist_ok=True)
+    let_listing_fail(monkeypatch, tmp_path / "s.db-blobs" / "ab")
+    for fix in (False, True):
+        (problem,) = store.verify(fix=fix, grace_seconds=-1).problems
+        assert problem.code == "directory_unreadable" and "Too many open files" in problem.what
+    assert store.stats().n_runs == 1 and store_status(store.url).state == "current"
 
 
 def test_the_directory_itself_may_be_a_link(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from slime_store.blobs import BlobDirectory
 from slime_store.database import chunked
 from slime_store.store.backup_drafts import LeftOver, left_overs
 from slime_store.store.handle import StoreHandle
@@ -21,6 +22,20 @@ def check_side_files(handle: StoreHandle, findings: Findings, grace_seconds: flo
     directory = handle.directory
     if directory is None:
         return
+    names = []
+    try:
+        _check_unused(handle, directory, findings, grace_seconds)
+        names += [path.name for path in temporary_files(handle, grace_seconds)]
+    except OSError as error:
+        what = f"{error.filename or directory.root} cannot be listed: {error.strerror}; what is in it was not compared"
+        findings.add("directory_unreadable", what)
+    for left_over in drafts_left_over(handle, grace_seconds):
+        names += left_over.names
+    for name in names:
+        findings.add("file_temporary", f"{name} was left by a process that crashed", fixable=True)
+
+
+def _check_unused(handle: StoreHandle, directory: BlobDirectory, findings: Findings, grace_seconds: float) -> None:
     old = time.time() - grace_seconds
     for names in chunked(list(directory.names())):
         findings.counts["side_files"] += len(names)
@@ -43,11 +58,6 @@ def check_side_files(handle: StoreHandle, findings: Findings, grace_seconds: flo
             else:
                 findings.unused_files.append(name)
                 findings.add("file_unused", f"no row names side file {name}", fixable=True)
-    names = [path.name for path in temporary_files(handle, grace_seconds)]
-    for left_over in drafts_left_over(handle, grace_seconds):
-        names += left_over.names
-    for name in names:
-        findings.add("file_temporary", f"{name} was left by a process that crashed", fixable=True)
 
 
 def temporary_files(handle: StoreHandle, grace_seconds: float) -> Iterator[Path]:

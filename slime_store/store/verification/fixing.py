@@ -32,9 +32,10 @@ def fix_what_is_safe(handle: StoreHandle, findings: Findings, grace_seconds: flo
     findings.mark_fixed("blob_unused")
     remove_unused_files(handle, findings.unused_files)
     findings.mark_fixed("file_unused")
-    for path in temporary_files(handle, grace_seconds):
-        with contextlib.suppress(OSError):
-            path.unlink()
+    with contextlib.suppress(OSError):  # a directory that cannot be listed is another problem
+        for path in temporary_files(handle, grace_seconds):
+            with contextlib.suppress(OSError):
+                path.unlink()
     for left_over in drafts_left_over(handle, grace_seconds):
         left_over.remove()
     findings.mark_fixed("file_temporary")

@@ -14,6 +14,7 @@ from slime_store import SampleStore
 from slime_store.errors import BackupError
 from slime_store.testing import assert_same, make_train_output
 from slime_store.testing.contract.opening import loaded_eval, loaded_train, opened
+from tests.services.files import let_listing_fail
 from tests.services.filling import RUN, fill, make_filled, rich_train, side_files
 from tests.services.tables import counts
 
@@ -78,6 +79,20 @@ def test_a_failing_backup_leaves_nothing_behind(
                 p for p in before if not p.name.startswith("store.db-")
             ]
         store.backup(tmp_path / "backup.db")
+
+
+def test_side_files_that_cannot_be_listed_let_a_backup_fail(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_filled(sqlite_url)
+    (tmp_path / "backups").mkdir()
+    with opened(sqlite_url) as store:
+        let_listing_fail(monkeypatch, tmp_path / "backups")
+        with pytest.raises(BackupError, match="Too many open files"):
+            store.backup(tmp_path / "backups" / "monday.db")
+        monkeypatch.undo()
+        assert not list((tmp_path / "backups").glob("monday*"))
+        assert store.backup(tmp_path / "backups" / "monday.db").n_files == 4
 
 
 def test_side_files_are_copied_where_they_cannot_be_linked(
