@@ -53,7 +53,7 @@ def train_rollout(
     if session.settings.mode == "replay":
         return replayed_train(session, rollout_id)
     session.is_used = True
-    if not session.begun:
+    if not session.goes_on():
         session.guard.run("begin a session", lambda: _begin_late(session, rollout_id, source))
     adopted = session.adoptable.pop(rollout_id, None)
     if adopted is not None:
@@ -121,7 +121,7 @@ def _adopt(session: PluginSession, info: RolloutInfo, source: Any) -> RolloutFnT
     output = session.run.load_train(number, attempt=attempt, sample_type=kind)
     if isinstance(source, RecordingDataSource):
         source.put_back(recovery.load_state(number, attempt=attempt, sample_type=kind))
-    session.guard.run(f"note the adoption of rollout {number}", lambda: recovery.adopt(info))
+    session.guard.run(f"note the adoption of rollout {number}", lambda: session.note_adoption(info))
     session.recorder.stored.add(number)
     say("rollout %d is served from the store: %d samples were not generated again", number, info.n_samples)
     if info.placeholders:

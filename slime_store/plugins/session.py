@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
+from collections import deque
 from typing import Any
 
 from slime_store.config import StoreConfig
 from slime_store.database import tell_after_fork
-from slime_store.errors import StoreError
+from slime_store.errors import RolloutNotFoundError, StoreError
 from slime_store.plugins.frameworks import Framework
 from slime_store.plugins.guard import Guard, say, warn
 from slime_store.plugins.lineage import describe_args, lineage_of
@@ -58,6 +60,8 @@ class PluginSession:
         self.is_used = False
         self._said_not_resumable = False
         self._start: dict[str, Any] | None = None
+        self._is_start_noted = False
+        self._handed: deque[RolloutInfo] = deque()
         self._weight_version: str | None = None
         self._stores: list[SampleStore] = []
         self._run: Run | None = None
@@ -65,6 +69,7 @@ class PluginSession:
         self._journal: Journal | None = None
         self._failure: tuple[float, StoreError] | None = None
         self._lock = threading.RLock()
+        self._noting = threading.Lock()
 
     @property
     def data_source_path(self) -> str:
@@ -120,7 +125,9 @@ class PluginSession:
             StoreError: the store cannot be opened.
         """
         if self._journal is None and self.settings.journal:
-            self._journal = self.run.recovery.journal(on_error=lambda error: self.guard.failed("journal groups", error))
+            self._journal = self._noted_run().recovery.journal(
+                on_error=lambda error: self.guard.failed("journal groups", error)
+            )
         return self._journal
 
     def flush_journal(self) -> None:
@@ -145,7 +152,7 @@ class PluginSession:
         lineage = lineage_of(self.args, source, ignore)
         if "data_source_path" not in ignore:
             lineage["data_source_path"] = self.data_source_path
-        self._start = {"checkpoint_rollout_id": checkpoint_rollout_id, "lineage": lineage}
+        self._start, self._is_start_noted = {"checkpoint_rollout_id": checkpoint_rollout_id, "lineage": lineage}, False
         self.spool.lineage = lineage
         run = self.run
         self.guard.run("note where the session starts", self._noted_run)  # resuming itself only reads
@@ -157,12 +164,31 @@ class PluginSession:
         return False
 
     def _noted_run(self) -> Run:
-        """Return the run, once it is noted where this session starts: nothing is recorded without its lineage."""
-        run, start = self.run, self._start
-        if start is not None:
-            run.recovery.begin_session(**start)
-            self._start = None
+        """Return the run, once it is noted what this session goes on from: nothing is recorded without that."""
+        with self._noting:
+            run, start = self.run, self._start
+            if start is not None and not self._is_start_noted:
+                run.recovery.begin_session(**start)
+                self._is_start_noted = self._start is start  # another thread may have begun anew
+            while self._handed:
+                with contextlib.suppress(RolloutNotFoundError):  # it was deleted meanwhile
+                    run.recovery.adopt(self._handed[0])
+                self._handed.popleft()
         return run
+
+    def note_adoption(self, info: RolloutInfo) -> None:
+        """Note that a recorded rollout was handed out, now or before anything else is recorded.
+
+        Raises:
+            StoreError: not now.
+        """
+        self._handed.append(info)
+        self._noted_run()
+
+    def goes_on(self) -> bool:
+        """Begin, if the store could not be reached before this process generated: it started where it then was."""
+        self.begun = self.begun or (self.has_generated and self._start is not None)
+        return self.begun
 
     def _find_adoptable(self, run: Run, checkpoint: int, lineage: dict[str, Any]) -> None:
         point = run.resume(

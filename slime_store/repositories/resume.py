@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select
+from sqlalchemy import Connection, Row, delete, insert, select
 
 from slime_store.models import (
     AdoptionRow,
@@ -17,28 +17,11 @@ from slime_store.models import (
     SessionRow,
 )
 from slime_store.repositories.digests import update_row, with_digest
+from slime_store.repositories.histories import MADE, Histories, is_dump
 from slime_store.repositories.rollouts import is_newest_attempt
 
 JOURNAL = "journal"
 """Kind of a rollout row that holds one finished group of a rollout under way."""
-
-
-_MADE_BY: tuple[Any, ...] = (
-    SessionRow.ordinal.label("session"),
-    SessionRow.started_at.label("began"),
-    select(ImportRow.rollout_pk).where(ImportRow.rollout_pk == RolloutRow.id).exists().label("is_imported"),
-)
-
-
-def is_older(one: Row[Any], other: Row[Any]) -> bool:
-    """Return whether a rollout's session began before another one's.
-
-    Sessions are numbered as they begin, whatever the clock. Those that an import brings along have later numbers than
-    they should: of them only the time is known.
-    """
-    if one.is_imported or other.is_imported:
-        return bool(one.began < other.began)
-    return bool(one.session < other.session)
 
 
 class ResumeRepository:
@@ -52,6 +35,7 @@ class ResumeRepository:
     def __init__(self, connection: Connection, run_pk: int) -> None:
         self._connection = connection
         self._run_pk = run_pk
+        self.histories = Histories(connection, run_pk)
 
     def describe_session(self, session_pk: int, checkpoint_rollout_id: int | None, lineage: str | None) -> None:
         """Note where a session started and what its rollouts depend on."""
@@ -66,12 +50,12 @@ class ResumeRepository:
         self._connection.execute(insert(CheckpointRow).values(with_digest(CheckpointRow, values)))
 
     def last_checkpoint(self) -> int | None:
-        """Return the rollout of the checkpoint saved last, or None."""
+        """Return the rollout of the checkpoint that the last session to save any saved last, or None."""
         query = (
             select(CheckpointRow.rollout_id)
             .join(SessionRow, SessionRow.id == CheckpointRow.session_pk)
             .where(SessionRow.run_pk == self._run_pk)
-            .order_by(SessionRow.ordinal.desc(), CheckpointRow.rollout_id.desc())
+            .order_by(SessionRow.ordinal.desc(), CheckpointRow.saved_at.desc(), CheckpointRow.rollout_id.desc())
             .limit(1)
         )
         return self._connection.execute(query).scalar()
@@ -86,17 +70,13 @@ class ResumeRepository:
     def complete_after(self, rollout_id: int) -> list[Row[Any]]:
         """Return the newest complete train rollouts after one, in order; imported dumps, which have no state, apart.
 
-        Columns: pk, rollout_id, attempt, pruned_at, session (ordinal), began, is_imported, lineage (document) and
-        has_state.
+        Columns: ``MADE``, pruned_at, lineage (document) and has_state.
         """
         has_state = select(RolloutStateRow.rollout_pk).where(RolloutStateRow.rollout_pk == RolloutRow.id).exists()
         query = (
             select(
-                RolloutRow.id.label("pk"),
-                RolloutRow.rollout_id,
-                RolloutRow.attempt,
+                *MADE,
                 RolloutRow.pruned_at,
-                *_MADE_BY,
                 SessionRow.lineage,
                 has_state.label("has_state"),
             )
@@ -106,38 +86,24 @@ class ResumeRepository:
                 RolloutRow.kind == "train",
                 RolloutRow.status == "complete",
                 RolloutRow.rollout_id > rollout_id,
-                ~_is_dump(RolloutRow.id),
-                is_newest_attempt(lambda later: ~_is_dump(later.id)),
+                ~is_dump(RolloutRow.id),
+                is_newest_attempt(lambda later: ~is_dump(later.id)),
             )
             .order_by(RolloutRow.rollout_id)
         )
         rows: list[Row[Any]] = list(self._connection.execute(query))
         return rows
 
-    def last_up_to(self, rollout_id: int) -> Row[Any] | None:
-        """Return session (ordinal), began and is_imported of the last complete train rollout up to one, dumps apart."""
-        query = (
-            select(*_MADE_BY)
-            .join(RolloutRow, RolloutRow.session_pk == SessionRow.id)
-            .where(
-                RolloutRow.run_pk == self._run_pk,
-                RolloutRow.kind == "train",
-                RolloutRow.status == "complete",
-                RolloutRow.rollout_id <= rollout_id,
-                ~_is_dump(RolloutRow.id),
-            )
-            .order_by(RolloutRow.rollout_id.desc(), RolloutRow.attempt.desc())
-            .limit(1)
-        )
-        rows: list[Row[Any]] = list(self._connection.execute(query))
-        return rows[0] if rows else None
-
     def state(self, kind: str, rollout_id: int, attempt: int | None) -> Row[Any] | None:
         """Return state (document, or None), kind, rollout_id, attempt, pruned_at and pruned_by of a rollout, or None.
 
-        Of the newest complete attempt, dumps apart, also where an earlier one has a state: that is of another history.
+        Of the attempt after which a checkpoint was saved last; where none was, of the newest complete one, dumps apart,
+        also where an earlier one has a state: that is of another history.
         """
-        which = ~_is_dump(RolloutRow.id) if attempt is None else RolloutRow.attempt == attempt
+        if attempt is None and kind == "train":
+            saved = self.histories.checkpointed(rollout_id)
+            attempt = None if saved is None else saved.attempt
+        which = ~is_dump(RolloutRow.id) if attempt is None else RolloutRow.attempt == attempt
         query = (
             select(
                 RolloutStateRow.state,
@@ -193,11 +159,3 @@ class ResumeRepository:
             RolloutRow.run_pk == self._run_pk, RolloutRow.id > rollout_pk, ~imported
         )
         return set(self._connection.execute(query.distinct()).scalars())
-
-
-def _is_dump(rollout_pk: Any) -> ColumnElement[bool]:
-    """Condition: a file that says nothing of the data source, imported to be looked at and not to be resumed from."""
-    imported = select(ImportRow.rollout_pk).where(ImportRow.rollout_pk == rollout_pk).exists()
-    of_state = select(RolloutStateRow.rollout_pk).where(RolloutStateRow.rollout_pk == rollout_pk)
-    with_state = of_state.correlate_except(RolloutStateRow).exists()  # the query around it may have the table, too
-    return and_(imported, ~with_state)

@@ -148,10 +148,11 @@ def needed_to_resume(connection: Connection, run_pk: int) -> set[int]:
         starts = {row.rollout_id - 1 for row in repository.complete_after(-1)[:1]}
     needed: set[int] = set()
     for start in starts:
-        chain, _ = adoptable_rows(repository, start, None, None)
+        first = repository.histories.at(start)
+        chain, _ = adoptable_rows(repository, start, first, None, None)
         needed |= {row.pk for row in chain}
-        newest = [row for row in repository.complete_after(start - 1) if row.rollout_id == start]
-        needed |= {row.pk for row in newest}
+        if first is not None and first.rollout_id == start:
+            needed.add(first.pk)
     return needed
 
 

@@ -11,7 +11,7 @@ from slime_store.errors import BlobMissingError
 from slime_store.mapping.decode import SampleDecoder, documents_of, layouts_of
 from slime_store.mapping.nesting import nest
 from slime_store.repositories.blobs import DocumentBlobs
-from slime_store.repositories.resume import ResumeRepository, is_older
+from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.samples import SampleRepository
 from slime_store.store.collection import paused
@@ -36,12 +36,16 @@ def resume_point(
         repository = ResumeRepository(connection, run_pk)
         checkpoint = checkpoint_rollout_id
         if checkpoint is None:
-            last = repository.last_checkpoint()
-            checkpoint = -1 if last is None else last
-        adoptable, refused = adoptable_rows(repository, checkpoint, lineage, max_adopted)
+            saved = repository.last_checkpoint()
+            checkpoint = -1 if saved is None else saved
+        start = repository.histories.at(checkpoint)
+        adoptable, refused = adoptable_rows(repository, checkpoint, start, lineage, max_adopted)
         rollouts = RolloutRepository(connection, run_pk)
         next_rollout_id = checkpoint + 1 + len(adoptable)
-        state = _state(handle, connection, run, run_pk, "train", next_rollout_id - 1, None, sample_type)
+        last = adoptable[-1] if adoptable else start
+        state = None
+        if last is not None and last.rollout_id == next_rollout_id - 1:
+            state = _state(handle, connection, run, run_pk, "train", last.rollout_id, last.attempt, sample_type)
         buffer = state.get("buffer") if isinstance(state, dict) else None
         journal = [
             row
@@ -61,16 +65,20 @@ def resume_point(
 
 
 def adoptable_rows(
-    repository: ResumeRepository, checkpoint: int, lineage: dict[str, Any] | None, max_adopted: int | None
+    repository: ResumeRepository,
+    checkpoint: int,
+    start: Row[Any] | None,
+    lineage: dict[str, Any] | None,
+    max_adopted: int | None,
 ) -> tuple[list[Row[Any]], str | None]:
     """Return the unbroken chain of adoptable rollouts after a checkpoint, and why it ends before the recorded ones do.
 
     A rollout is adoptable when all before it are, it was recorded with the data source's state, has its arrays still,
-    its session's lineage agrees with the given one in every key that both have, and no later session has replaced the
-    rollout before it, be it the checkpoint's own.
+    its session's lineage agrees with the given one in every key that both have, and it followed the rollout before it,
+    be it the checkpoint's own (``start``), and not another attempt of that.
     """
     chain: list[Row[Any]] = []
-    last = repository.last_up_to(checkpoint)
+    last = start
     for row in repository.complete_after(checkpoint):
         expected = checkpoint + 1 + len(chain)
         what = f"rollout {row.rollout_id}"
@@ -82,8 +90,9 @@ def adoptable_rows(
             return chain, f"{what} was recorded without the data source's state"
         if row.pruned_at is not None:
             return chain, f"the arrays of {what} were pruned"
-        if last is not None and is_older(row, last):
-            return chain, f"{what} is from session {row.session}, before rollout {expected - 1} was made anew"
+        reason = None if last is None else repository.histories.why_not_after(row, last)
+        if reason is not None:
+            return chain, reason
         changed = differences(row.lineage, lineage)
         if changed:
             return chain, f"{what} was generated with another {', '.join(changed[:5])}"

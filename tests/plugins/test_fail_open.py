@@ -16,7 +16,7 @@ from slime_store.dataframes import weight_versions_df
 from slime_store.errors import StoreError, StoreFullError
 from slime_store.interchange import import_path
 from slime_store.plugins import session as sessions
-from slime_store.plugins.session import session_of
+from slime_store.plugins.session import PluginSession, session_of
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.store import journal, prepared
 from slime_store.testing import assert_same
@@ -293,6 +293,59 @@ def test_a_session_that_cannot_be_noted_resumes_all_the_same(
     assert run.resume(lineage={"lr": 2.0}, checkpoint_rollout_id=0).refused == (
         "rollout 1 was generated with another lr"
     )
+
+
+def test_no_group_is_journalled_of_a_session_whose_lineage_is_not_noted(
+    args: Args, monkeypatch: pytest.MonkeyPatch, stored: Any
+) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH)
+    source = StoreSource(options)
+    with monkeypatch.context() as patch:
+        patch.setattr(ResumeRepository, "describe_session", _full)
+        source.load(-1)
+        assert session_of(options, FAKE).guard.run("open the journal", session_of(options, FAKE).journal) is None
+    session_of(options, FAKE).journal().put(0, group(0))  # type: ignore[union-attr]
+    run = stored()
+    assert run.resume(lineage={"lr": 2.0}).journalled_groups == []
+    assert len(run.resume(lineage={"lr": 1.0}).journalled_groups) == 1
+
+
+def test_an_adoption_that_could_not_be_noted_is_noted_with_the_next_rollout(
+    args: Args, monkeypatch: pytest.MonkeyPatch, stored: Any
+) -> None:
+    options = args(slime_store_rollout_function_path=given.PATH)
+    _train(options)
+    sessions.forget_sessions()
+    source = StoreSource(options)
+    source.load(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(ResumeRepository, "adopt", _full)
+        assert generate_rollout(options, 1, source).metrics["store/adopted"] == 1
+    given.will_return(2, [group(2)])
+    generate_rollout(options, 2, source)
+    run = stored()
+    assert [info.session for info in run.resume(checkpoint_rollout_id=0).complete] == [1, 2]
+
+
+def test_a_session_that_began_without_the_store_started_where_it_then_was(
+    args: Args, monkeypatch: pytest.MonkeyPatch, stored: Any
+) -> None:
+    """Its first rollout is in the spool: what came next did not follow an earlier session's."""
+    options = args(slime_store_rollout_function_path=given.PATH)
+    _train(options)
+    sessions.forget_sessions()
+    source = StoreSource(options)
+    for number in (1, 2):
+        given.will_return(number, [group(10 + number)])
+        with monkeypatch.context() as patch:
+            if number == 1:
+                patch.setattr(PluginSession, "run", property(_full))
+                source.load(0)
+            generate_rollout(options, number, source)
+            session_of(options, FAKE).flush()
+    point = stored().resume(checkpoint_rollout_id=0)
+    assert [info.rollout_id for info in point.complete] == [1]
+    assert point.refused == "rollout 2 is from session 2, which did not go on from attempt 1 of rollout 1"
 
 
 def test_a_store_that_makes_everybody_wait_is_waited_for_once_by_the_journal(

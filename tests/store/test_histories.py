@@ -1,0 +1,174 @@
+"""A run whose training went back has several histories: no rollout of one is handed out behind one of another."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from slime_store import Run, Sample, SampleStore
+from slime_store.testing.contract.opening import opened
+
+RUN = "run"
+LINEAGE = {"lr": 1e-6}
+
+
+@contextmanager
+def session(url: str, start: int | None) -> Iterator[Run]:
+    """A process of its own, as far as the store can tell: a session ends with its handle."""
+    with SampleStore.open(url) as store:
+        run = store.run(RUN)
+        if start is not None:
+            run.recovery.begin_session(checkpoint_rollout_id=start, lineage=LINEAGE)
+        yield run
+
+
+def record(run: Run, rollout_id: int, name: Any) -> None:
+    run.record_train(rollout_id, [[Sample(index=0, group_index=0, reward=1.0)]], state={"name": name})
+
+
+def train(url: str, name: str, start: int | None, rollout_ids: range, checkpoints: tuple[int, ...] = ()) -> None:
+    with session(url, start) as run:
+        for rollout_id in rollout_ids:
+            record(run, rollout_id, f"{name}{rollout_id}")
+            if rollout_id in checkpoints:
+                run.recovery.record_checkpoint(rollout_id)
+
+
+def resumed(url: str, checkpoint: int | None) -> tuple[list[str], str | None]:
+    """Return the name of the checkpoint's own rollout and those that follow, and why no more do."""
+    with opened(url) as store:
+        run = store.run(RUN)
+        point = run.resume(checkpoint_rollout_id=checkpoint, lineage=LINEAGE)
+        begun = run.resume(checkpoint_rollout_id=checkpoint, lineage=LINEAGE, max_adopted=0).state
+        states = [run.recovery.load_state(info.rollout_id, attempt=info.attempt) for info in point.complete]
+        assert point.state == (states[-1] if states else begun)
+        if begun is not None and checkpoint is not None:
+            assert run.recovery.load_state(checkpoint) == begun
+        return [state["name"] for state in (begun, *states) if state is not None], point.refused
+
+
+def test_a_checkpoints_state_and_what_followed_are_those_of_the_session_that_saved_it(store_url: str) -> None:
+    train(store_url, "a", -1, range(8), (2, 5))
+    train(store_url, "b", 2, range(3, 6))  # died before it saved a checkpoint
+    assert resumed(store_url, 5) == (["a5", "a6", "a7"], None)
+    assert resumed(store_url, 2)[0] == ["a2", "b3", "b4", "b5"]
+    with opened(store_url) as store:
+        store.run(RUN).prune(keep_arrays_last=0, keep_rollouts_last=0)
+    assert resumed(store_url, 5) == (["a5", "a6", "a7"], None)  # the last checkpoint noted
+    train(store_url, "c", 2, range(3, 6), (5,))
+    assert resumed(store_url, 5)[0] == ["c5"]
+
+
+def test_what_followed_a_rollout_that_is_not_in_the_store_is_not_handed_out_behind_another_one(store_url: str) -> None:
+    train(store_url, "a", -1, range(5), (2,))
+    train(store_url, "b", 2, range(4, 6))  # its rollout 3 could not be stored
+    names, refused = resumed(store_url, 2)
+    assert names == ["a2", "a3"]
+    assert refused == "rollout 4 is from session 2, which did not go on from attempt 1 of rollout 3"
+
+
+def test_a_process_that_goes_back_abandons_what_it_had_recorded(store_url: str) -> None:
+    with session(store_url, -1) as run:
+        for rollout_id in range(6):
+            record(run, rollout_id, f"a{rollout_id}")
+            if rollout_id in (2, 5):
+                run.recovery.record_checkpoint(rollout_id)
+        run.recovery.begin_session(checkpoint_rollout_id=2, lineage=LINEAGE)
+        record(run, 3, "b3")
+    names, refused = resumed(store_url, 2)
+    assert names == ["a2", "b3"] and refused == "rollout 4 is from session 1, before rollout 3 was made anew"
+    assert resumed(store_url, None)[0] == ["a5"]
+
+
+def test_the_last_checkpoint_of_a_session_is_the_one_that_it_saved_last(store_url: str) -> None:
+    with session(store_url, -1) as run:
+        for rollout_id, name in [*enumerate("aaaaaa"), (3, "b"), (4, "b")]:
+            record(run, rollout_id, f"{name}{rollout_id}")
+            if (rollout_id, name) in ((2, "a"), (5, "a"), (3, "b")):
+                run.recovery.record_checkpoint(rollout_id)
+    assert resumed(store_url, None)[0] == ["b3", "b4"]
+    with opened(store_url) as store:
+        assert store.run(RUN).resume().checkpoint_rollout_id == 3
+        store.run(RUN).prune(keep_arrays_last=0)
+    assert resumed(store_url, 3)[0] == ["b3", "b4"]
+
+
+def test_what_a_session_was_handed_and_what_it_went_on_from_are_its_history_too(store_url: str) -> None:
+    train(store_url, "a", -1, range(5), (2,))
+    with session(store_url, 2) as run:
+        for info in run.resume(checkpoint_rollout_id=2).complete:
+            run.recovery.adopt(info)
+        record(run, 5, "b5")
+        run.recovery.record_checkpoint(5)
+    train(store_url, "c", 5, range(6, 8))
+    train(store_url, "d", None, range(8, 9))  # says nothing of where it starts
+    assert resumed(store_url, 2) == (["a2", "a3", "a4", "b5", "c6", "c7", "d8"], None)
+    assert resumed(store_url, 4)[0] == ["a4", "b5", "c6", "c7", "d8"]
+    train(store_url, "e", 4, range(5, 6), (5,))
+    assert resumed(store_url, 2)[0] == ["a2", "a3", "a4", "e5"]
+    assert resumed(store_url, 5)[0] == ["e5"]
+
+
+@dataclass
+class Trainer:
+    """Trains with losses, checkpoints and steps back, and knows what followed what.
+
+    Attributes:
+        parents: the rollout that each followed, by name.
+        saved: the name of the rollout that each checkpoint was saved after.
+    """
+
+    rng: random.Random
+    parents: dict[int, int | None] = field(default_factory=dict)
+    saved: dict[int, int | None] = field(default_factory=lambda: {-1: None})
+
+    def process(self, url: str) -> None:
+        start = self.rng.choice(sorted(self.saved))
+        with session(url, start) as run:
+            self._train(run, start, resumes=self.rng.random() < 0.7, loses=0.15)
+            if self.rng.random() < 0.3:  # goes back without a restart
+                start = self.rng.choice(sorted(self.saved))
+                run.recovery.begin_session(checkpoint_rollout_id=start, lineage=LINEAGE)
+                self._train(run, start, resumes=False, loses=0)  # of losses after that the session's row says nothing
+
+    def _train(self, run: Run, start: int, *, resumes: bool, loses: float) -> None:
+        last, next_id = self.saved[start], start + 1
+        if resumes:
+            for info in run.resume(checkpoint_rollout_id=start, lineage=LINEAGE).complete[: self.rng.randrange(4)]:
+                run.recovery.adopt(info)
+                last, next_id = run.recovery.load_state(info.rollout_id, attempt=info.attempt)["name"], next_id + 1
+                self._save(run, next_id - 1, last)
+        for rollout_id in range(next_id, next_id + self.rng.randrange(4)):
+            name = len(self.parents)
+            self.parents[name], last = last, name
+            if self.rng.random() >= loses:
+                record(run, rollout_id, name)
+                self._save(run, rollout_id, name)
+
+    def _save(self, run: Run, rollout_id: int, name: int) -> None:
+        if self.rng.random() < 0.4:
+            run.recovery.record_checkpoint(rollout_id)
+            self.saved[rollout_id] = name
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 40))])
+def test_whatever_a_run_went_through_the_chain_after_each_checkpoint_is_of_one_history(
+    store_url: str, seed: int
+) -> None:
+    trainer = Trainer(random.Random(seed))
+    n_adoptable = 0
+    for _ in range(7):
+        trainer.process(store_url)
+        for checkpoint, name in trainer.saved.items():
+            names, _ = resumed(store_url, checkpoint)
+            if name is not None:
+                assert names[0] == name, f"the state at checkpoint {checkpoint}"
+            for before, after in zip([None] * (name is None) + names, names[name is not None :], strict=False):
+                assert trainer.parents[after] == before, f"what follows checkpoint {checkpoint}: {names}"
+                n_adoptable += 1
+    assert n_adoptable > 5
