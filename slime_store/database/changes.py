@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from sqlalchemy import Connection, Engine, text
@@ -23,13 +24,13 @@ def schema_change(engine: Engine) -> Iterator[Connection]:
     """Give a connection inside one transaction that nobody else's schema change can overlap.
 
     SQLite: foreign keys are off (set outside the transaction: inside it has no effect), since rebuilding a table would
-    otherwise delete its children; before the commit every reference is checked. A table can be rebuilt beneath a
-    view. A file without any page gets our page size and application id, and a write-ahead log where the
-    file system allows it. PostgreSQL: an advisory lock is held, and the store's schema exists.
+    otherwise delete its children; before the commit it is checked that no more references dangle than before. A table
+    can be rebuilt beneath a view. A file without any page gets our page size and application id, and a write-ahead log
+    where the file system allows it. PostgreSQL: an advisory lock is held, and the store's schema exists.
 
     Raises:
         ReadOnlyStoreError: the store was opened with ``read_only=True``.
-        DatabaseError: a reference dangles after the change (rolled back), or the database failed.
+        DatabaseError: more references dangle after the change (rolled back), or the database failed.
     """
     state = engine_state(engine)
     if state.config.read_only:
@@ -59,12 +60,12 @@ def _sqlite(connection: Connection) -> Iterator[Connection]:
         driver.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     try:
         with connection.begin():
+            before = _dangling(connection)
             yield connection
             if is_new:
                 connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
-            dangling = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
-            if dangling:
-                tables = ", ".join(sorted({str(row[0]) for row in dangling}))
+            if dangling := _dangling(connection) - before:
+                tables = ", ".join(sorted({table for table, _ in dangling}))
                 raise DatabaseError(
                     config.display_url, f"the schema change would leave dangling references in {tables}"
                 )
@@ -73,6 +74,11 @@ def _sqlite(connection: Connection) -> Iterator[Connection]:
     finally:
         driver.execute("PRAGMA legacy_alter_table = OFF")
         driver.execute("PRAGMA foreign_keys = ON")
+
+
+def _dangling(connection: Connection) -> Counter[tuple[str, str]]:
+    """Count the references into nothing, by table and parent: those of somebody else's tables are his affair."""
+    return Counter((str(row[0]), str(row[2])) for row in connection.exec_driver_sql("PRAGMA foreign_key_check"))
 
 
 def _prepare_postgresql(connection: Connection, schema: str, display_url: str) -> None:

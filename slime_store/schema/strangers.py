@@ -4,8 +4,8 @@ A table, an index or a view of a user's own beside ours may stay, as long as not
 may not: triggers and virtual tables anywhere; views in the place of our tables; keys by which our deletions reach into
 other tables, or other tables' into ours; columns of ours that are computed, or of another type, for SQLite converts
 what it stores; clauses by which a row is dropped or replaced in silence; unique, partial or computed indexes on our
-tables. On PostgreSQL also rules, row security, inheritance, and functions and operators
-in our schema, which may fit a statement better than those that are meant.
+tables. On PostgreSQL also rules, row security, inheritance, domains, which may call functions, collations, by which two
+names are one, and functions and operators in our schema, which may fit a statement better than those that are meant.
 """
 
 from __future__ import annotations
@@ -67,8 +67,13 @@ FROM pg_attribute a JOIN ours o ON o.oid = a.attrelid WHERE a.attgenerated <> ''
 UNION ALL SELECT format('column %s.%s with a value where none is given', o.relname, a.attname)
 FROM pg_attrdef d JOIN ours o ON o.oid = d.adrelid JOIN pg_attribute a ON a.attrelid = o.oid AND a.attnum = d.adnum
 WHERE a.attgenerated = '' AND pg_get_expr(d.adbin, d.adrelid) NOT LIKE 'nextval(%'
+UNION ALL SELECT format('column %s.%s of a type or with a collation of somebody else''s', o.relname, a.attname)
+FROM pg_attribute a JOIN ours o ON o.oid = a.attrelid AND o.relkind = 'r' JOIN pg_type t ON t.oid = a.atttypid
+WHERE a.attnum > 0 AND NOT a.attisdropped
+    AND (t.typnamespace <> 'pg_catalog'::regnamespace OR a.attcollation <> t.typcollation)
+UNION ALL SELECT format('table %s that a crash of the server empties', relname) FROM ours WHERE relpersistence <> 'p'
 UNION ALL SELECT format('check %s of table %s', k.conname, o.relname)
-FROM pg_constraint k JOIN ours o ON o.oid = k.conrelid WHERE k.contype = 'c'
+FROM pg_constraint k JOIN ours o ON o.oid = k.conrelid WHERE k.contype IN ('c', 'x')
 UNION ALL SELECT format('function %s beside the tables', proname)
 FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
 UNION ALL SELECT format('operator %s beside the tables', oprname)

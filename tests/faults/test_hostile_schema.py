@@ -226,6 +226,19 @@ ON_SERVER: dict[str, tuple[list[str], str]] = {
         "computed column pins.more",
     ),
     "a value where we give none": (["ALTER TABLE pins ALTER note SET DEFAULT 'x'"], "column pins.note with a value"),
+    "a type that calls a function": (
+        ["CREATE DOMAIN d AS text CHECK (VALUE <> 'x')", "ALTER TABLE pins ADD COLUMN more d"],
+        "column pins.more of a type",
+    ),
+    "a comparison of another language": (
+        ['ALTER TABLE pins ADD COLUMN more text COLLATE "POSIX"'],
+        "column pins.more of a type or with a collation",
+    ),
+    "a table that a crash empties": (["ALTER TABLE sample_rewards SET UNLOGGED"], "table sample_rewards that a crash"),
+    "rows that exclude each other": (
+        ["ALTER TABLE pins ADD CONSTRAINT x EXCLUDE USING btree (note WITH =)"],
+        "check x of table pins",
+    ),
     "a check": (["ALTER TABLE pins ADD CONSTRAINT k CHECK (note <> 'x')"], "check k of table pins"),
     "a function": (
         ["CREATE FUNCTION length(bytea) RETURNS integer LANGUAGE sql AS 'SELECT 5'"],

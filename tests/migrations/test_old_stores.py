@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sqlite3
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from slime_store.schema.location import migrations_directory
 from slime_store.testing import assert_same
 from slime_store.testing.contract.opening import opened
 from tests.migrations import old_content
-from tests.migrations.old_stores import ASSETS, asset, put
+from tests.migrations.old_stores import ASSETS, asset, put, unpack
 from tests.services.tables import counts, value
 
 RUN = old_content.RUN
@@ -115,6 +117,16 @@ def test_k2_an_upgrade_that_fails_in_its_last_step_leaves_the_old_store_and_work
     with opened(store_url) as store:
         assert_same(store.run(RUN, create=False).load_train(1), old_content.train(1))
         assert store.verify(grace_seconds=0).ok
+
+
+def test_references_that_dangled_before_do_not_keep_a_store_from_being_upgraded(tmp_path: Path) -> None:
+    path = unpack("0005", tmp_path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE mine (id INTEGER PRIMARY KEY, parent INTEGER REFERENCES mine (id))")
+        connection.execute("INSERT INTO mine VALUES (1, 99)")
+        connection.execute("DELETE FROM prompts WHERE id = 1")  # keys are not enforced here
+    with SampleStore.open(path) as store:
+        assert "reference_dangling" in {problem.code for problem in store.verify().problems}
 
 
 def test_the_committed_stores_name_no_machine() -> None:
