@@ -19,6 +19,7 @@ from slime_store.store.run import Run
 from slime_store.store.sample_store import SampleStore
 from slime_store.store.walking import iter_pages, read_page
 from slime_store.types import LocatedSample, SampleFilter, SamplePlace
+from slime_store.types.conditions import one_kind
 
 Source = Run | SampleStore
 
@@ -91,16 +92,18 @@ def load_sample(
         RolloutNotFoundError: the rollout is not recorded.
         SampleNotFoundError: the rollout has no such position.
         ArraysPrunedError: what is asked for was pruned.
+        ValueError: there is no such kind.
     """
+    one_kind(kind)
     number, attempt = rollout_number(rollout_id), attempt_number(attempt)
-    position = index(position)
+    position, made = index(position), sample_class(sample_type)
     with run._handle.reading() as connection:
         found = RolloutRepository(connection, run._pk).find(run.name, kind, number, attempt)
         where = SampleFilter(kind=kind, rollout_ids=number, attempt=found.attempt)
         (row,) = SelectionRepository(connection, run._pk, where).rollouts(LAYOUTS, *PLACE)
     wanted = None if fields is None else frozenset(fields)
     known = [position] if 0 <= position < row.n_samples else []
-    page = read_page(run._handle, row, known, wanted, sample_class(sample_type))
+    page = read_page(run._handle, row, known, wanted, made)
     if not page:
         raise SampleNotFoundError(run.name, kind, number, position, row.n_samples)
     return LocatedSample(_place(row, position, _datasets(run, row)), page[0][1])
