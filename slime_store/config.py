@@ -24,11 +24,13 @@ _SECRET_OPTION = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
 
 _LIKE_A_URL = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?:", re.IGNORECASE)
 _LIKE_CREDENTIALS = re.compile(
-    r"(?=.*\bpassword\s*=)\s*\w+\s*=\s*('[^']*'|\S+)(\s+\w+\s*=\s*('[^']*'|\S+))*\s*"
-    r"|[^/.\s@][^/\s@]*:[^/\s@]+@[^/\s]+(/\S*)?",
-    re.IGNORECASE,
+    r"(?![./~])(.*[^\w/])?\w*passw(or)?d\s*=.*|(//|(?![./~]))[^/\s@:]*:[^/\s@]+@[^/\s]+(/\S*)?",
+    re.IGNORECASE | re.DOTALL,
 )
-"""A server's address in other forms than a URL: ``host=... password=...`` and ``user:password@host/database``."""
+"""A server's address in other forms than a URL: whatever has a ``password=``, and ``user:password@host/database``.
+
+What begins like a path is one, and a match takes time in proportion to the text.
+"""
 
 _SQLITE_URL = re.compile(r"sqlite(\+pysqlite)?://(/(?P<path>.*))?", re.DOTALL)
 

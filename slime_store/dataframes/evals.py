@@ -74,12 +74,12 @@ def eval_samples(questions: Questions, *more: str) -> EvalSamples:
     if questions.where.reward_key is None and evals:
         rewarded = questions.scan.rewarded_datasets(evals)
         numbers = {head.pk: number for number, head in enumerate(table.heads)}
-        width = max((position for _, position in rewarded), default=0) + 1
-        gives = np.zeros((len(table.heads), width), bool)
+        giving = np.array(sorted({position for _, position in rewarded}) or [-1])
+        gives = np.zeros((len(table.heads), len(giving)), bool)
         for pk, position in rewarded:
-            gives[numbers[pk], position] = True
-        from_list = (dataset >= 0) & (dataset < width)
-        from_list &= gives[table.head, np.clip(dataset, 0, width - 1)]
+            gives[numbers[pk], np.searchsorted(giving, position)] = True
+        place = np.clip(np.searchsorted(giving, dataset), 0, len(giving) - 1)
+        from_list = (giving[place] == dataset) & gives[table.head, place]
         reward = np.where(from_list, table.floats("eval_reward"), reward)
     said = table.floats("eval_truncated")
     by_status = np.asarray(table.values("status"), dtype=object) == "truncated"

@@ -16,6 +16,7 @@ from slime_store.store import Run
 from slime_store.store.diagnosis import damage_named
 from slime_store.store.imports import find_extras
 from slime_store.types import SampleFilter, iter_leaf_samples
+from slime_store.types.conditions import one_kind
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ def export_pt(
     Raises:
         RolloutNotFoundError: it is not recorded.
         ExportError: the file cannot be written.
+        ValueError: there is no such kind.
     """
+    one_kind(kind)
     number, extras = find_extras(run, kind, rollout_id, attempt)
     samples: list[Any]
     content: dict[Any, Any] = {"rollout_id": int(rollout_id), "samples": []}

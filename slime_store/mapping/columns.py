@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from slime_store.mapping import rewards
-from slime_store.mapping.fields import COUNTERS, INFO_CLASSES
+from slime_store.mapping.fields import COUNTERS, INFO_CLASSES, MAX_TURNS
 from slime_store.mapping.packs import Piece
 from slime_store.mapping.text import indexable, searchable
 
@@ -91,7 +91,10 @@ def counters(name: str, attributes: Attributes, extra: Attributes, sample_type: 
 
 
 def versions(attributes: Attributes, extra: Attributes) -> list[tuple[str, int]]:
-    """Run-length encode the weight versions; what is not a plain list of clean strings is kept in ``extra``."""
+    """Run-length encode the weight versions; what is not a plain list of clean strings is kept in ``extra``.
+
+    So is a list of more than ``MAX_TURNS``, so that no number that a row may claim is ever written out.
+    """
     given = attributes.get("weight_versions")
     if not isinstance(given, (list, tuple)):
         if "weight_versions" in attributes:
@@ -106,7 +109,7 @@ def versions(attributes: Attributes, extra: Attributes) -> list[tuple[str, int]]
             runs[-1] = (label, runs[-1][1] + 1)
         else:
             runs.append((label, 1))
-    if not exact:
+    if not exact or len(given) > MAX_TURNS:
         extra["weight_versions"] = given
     return runs
 

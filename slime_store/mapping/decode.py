@@ -10,7 +10,7 @@ from typing import Any
 from slime_store.codecs.documents import BlobSource, DocumentDecoder, part_of
 from slime_store.errors import BlobCorruptError
 from slime_store.mapping import rewards
-from slime_store.mapping.fields import COUNTERS, FIELDS, INFO_CLASSES, INTEGER_COLUMNS, Home, omitted_value
+from slime_store.mapping.fields import COUNTERS, FIELDS, INFO_CLASSES, INTEGER_COLUMNS, MAX_TURNS, Home, omitted_value
 from slime_store.mapping.nesting import nest
 from slime_store.mapping.opening import StoredPack, opened_packs
 from slime_store.types import Sample
@@ -110,7 +110,7 @@ class SampleDecoder:
             elif home is Home.PROMPT:
                 attributes[name] = self._prompt(stored, row["prompt_pk"])
             elif home is Home.VERSIONS:
-                attributes[name] = [label for label, n in stored.versions.get(position, ()) for _ in range(n)]
+                attributes[name] = _turns(stored.versions.get(position, ()))
             elif home is Home.REWARD:
                 attributes[name] = rewards.from_columns(row["reward"], row["reward_type"])
             elif home is Home.STATUS:
@@ -132,6 +132,13 @@ class SampleDecoder:
             setattr(sample, name, info)
         for counter in COUNTERS[name]:
             setattr(info, counter, row[counter])
+
+
+def _turns(runs: Collection[tuple[str, int]]) -> list[str]:
+    """Return the label of each turn; a number of turns is written out only up to what recording leaves to numbers."""
+    if any(n < 1 for _, n in runs) or sum(n for _, n in runs) > MAX_TURNS:
+        raise BlobCorruptError(f"a sample has {', '.join(str(n) for _, n in runs)} turns by weight version")
+    return [label for label, n in runs for _ in range(n)]
 
 
 def layouts_of(text: str) -> list[list[str]]:

@@ -97,6 +97,9 @@ ARRAY_FIELDS = tuple(name for name, home in FIELDS.items() if home is Home.ARRAY
 MAX_TEXT = 64 * 1024 * 1024
 """Longest text, in characters, that a TEXT column takes; of longer ones, kept as blobs, it holds the beginning."""
 
+MAX_TURNS = 1 << 17
+"""Most weight versions of one sample that are made of the numbers of turns; of more, ``extra`` holds the list."""
+
 
 def columns_of(name: str) -> tuple[str, ...]:
     """Return the columns of ``samples`` that an attribute is read from; none for one that is stored elsewhere."""

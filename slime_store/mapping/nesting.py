@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from slime_store.errors import BlobCorruptError, InvalidOutputError
@@ -95,13 +96,23 @@ def nest(shape: str, samples: Sequence[Any]) -> Any:
     Raises:
         BlobCorruptError: the shape does not take exactly these samples.
     """
-    remaining = iter(samples)
+    return _build(checked_shape(shape, len(samples)), iter(samples))
+
+
+def checked_shape(shape: str, n_samples: int) -> Any:
+    """Return a shape, parsed, that takes exactly so many samples; nothing is made of what it counts.
+
+    Raises:
+        BlobCorruptError: it takes more or fewer, or is no shape.
+    """
     try:
-        tree = _build(json.loads(shape), remaining)
-    except (ValueError, TypeError, KeyError, RuntimeError) as exc:
-        raise BlobCorruptError(f"the nesting {shape[:80]!r} does not fit {len(samples)} samples") from exc
-    if next(remaining, None) is not None:
-        raise BlobCorruptError(f"the nesting {shape[:80]!r} takes fewer than {len(samples)} samples")
+        tree = json.loads(shape)
+        taken = _count(tree)
+    except (ValueError, TypeError, KeyError, RecursionError) as exc:
+        raise BlobCorruptError(f"the nesting {shape[:80]!r} does not fit {n_samples} samples") from exc
+    if taken != n_samples:
+        relation = "fewer" if taken < n_samples else "more"
+        raise BlobCorruptError(f"the nesting {shape[:80]!r} takes {relation} than {n_samples} samples")
     return tree
 
 
@@ -126,13 +137,21 @@ def _shape_of(tree: Any, where: str, samples: list[Any], depth: int) -> Any:
     return {"$tuple": shape} if type(tree) is tuple else shape
 
 
+def _count(shape: Any) -> int:
+    items = shape["$tuple"] if isinstance(shape, dict) else shape
+    numbers = [item for item in items if isinstance(item, int)]
+    if any(number < 0 for number in numbers):
+        raise ValueError("fewer samples than none")
+    return sum(numbers) + sum(_count(item) for item in items if not isinstance(item, int))
+
+
 def _build(shape: Any, samples: Iterator[Any]) -> Any:
     if isinstance(shape, dict):
         return tuple(_build(shape["$tuple"], samples))
     tree: list[Any] = []
     for item in shape:
         if isinstance(item, int):
-            tree.extend(next(samples) for _ in range(item))
+            tree.extend(islice(samples, item))
         else:
             tree.append(_build(item, samples))
     return tree

@@ -218,7 +218,7 @@ class SampleRepository:
             for row in self._connection.execute(
                 in_binary(query.order_by(SampleArrayRow.field, SampleArrayRow.first_position))
             ).all()
-            if positions is None or not positions.isdisjoint(range(row.first_position, row.last_position + 1))
+            if positions is None or any(row.first_position <= each <= row.last_position for each in positions)
         ]
         readers = blobs.readers([row.blob_pk for row in rows if row.blob_pk is not None])
         return [

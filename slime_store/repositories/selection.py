@@ -97,7 +97,8 @@ class SelectionRepository:
     def datasets(self, rollout_pk: int) -> list[tuple[str, int, int]]:
         """Return (name, first position, number of samples) of an eval's datasets, in order."""
         query = select(EvalDatasetRow.name, EvalDatasetRow.first_position, EvalDatasetRow.n_samples)
-        rows = self._connection.execute(query.where(EvalDatasetRow.rollout_pk == rollout_pk))
+        query = query.where(EvalDatasetRow.rollout_pk == rollout_pk).order_by(EvalDatasetRow.position)
+        rows = self._connection.execute(query)
         return [(row[0], row[1], row[2]) for row in rows]
 
 

@@ -28,6 +28,18 @@ def encode_inline(value: Any, where: str, *, strict: bool = True) -> str:
     return DocumentEncoder(None, strict=strict).document(value, where)
 
 
+def lineage_text(lineage: Any) -> str | None:
+    """Return the document of a session's lineage, or None for None.
+
+    Raises:
+        InvalidOutputError: it is no dict.
+        UnsupportedValueError: a value in it cannot be kept exactly.
+    """
+    if lineage is not None and not isinstance(lineage, dict):
+        raise InvalidOutputError("lineage", f"expected a dict, got {type(lineage).__name__}")
+    return None if lineage is None else encode_inline(lineage, "lineage")
+
+
 def decode_inline(text: str) -> Any:
     """Return the value of a document from ``encode_inline``."""
     return _decoder.document(text)

@@ -35,6 +35,8 @@ _READS = 3
 def sample_class(sample_type: type[Any] | None) -> type[Any]:
     """Return the class that samples come back as: the one given, else slime's where it is importable, else ours.
 
+    One sample is made of a class that is given: what its constructor raises is the caller's, and no damage.
+
     Raises:
         TypeError: the class given is no sample class.
     """
@@ -42,6 +44,7 @@ def sample_class(sample_type: type[Any] | None) -> type[Any]:
         return _slime_sample() or Sample
     if not is_sample_type(sample_type):
         raise TypeError(f"sample_type is a Sample class of slime, miles or slime_store, not {sample_type!r}")
+    sample_type()
     return sample_type
 
 

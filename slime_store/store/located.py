@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import accumulate
 from operator import index
 from typing import Any, Literal
 
 from slime_store.database import reconnecting
-from slime_store.errors import SampleNotFoundError
+from slime_store.errors import BlobCorruptError, SampleNotFoundError
 from slime_store.mapping.encode import prompt_digest
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.selection import LAYOUTS, PLACE, SelectionRepository
@@ -18,6 +19,7 @@ from slime_store.store.run import Run
 from slime_store.store.sample_store import SampleStore
 from slime_store.store.walking import iter_pages, read_page
 from slime_store.types import LocatedSample, SampleFilter, SamplePlace
+from slime_store.types.conditions import one_kind
 
 Source = Run | SampleStore
 
@@ -44,7 +46,7 @@ def iter_located(
         sample_type: class of the samples.
     """
     handle, wanted = source._handle, None if fields is None else frozenset(fields)
-    datasets: dict[int, str] = {}
+    datasets: list[tuple[int, str]] = []
     last = None
     pages = iter_pages(
         handle,
@@ -57,10 +59,10 @@ def iter_located(
     )
     for row, page in pages:
         if row.id != last:
-            datasets = _datasets(source, row.id) if row.kind == "eval" else {}
+            datasets = _datasets(source, row)
             last = row.id
         for position, sample in page:
-            yield LocatedSample(_place(row, position, datasets.get(position)), sample)
+            yield LocatedSample(_place(row, position, datasets), sample)
 
 
 @damage_named
@@ -90,20 +92,21 @@ def load_sample(
         RolloutNotFoundError: the rollout is not recorded.
         SampleNotFoundError: the rollout has no such position.
         ArraysPrunedError: what is asked for was pruned.
+        ValueError: there is no such kind.
     """
+    one_kind(kind)
     number, attempt = rollout_number(rollout_id), attempt_number(attempt)
-    position = index(position)
+    position, made = index(position), sample_class(sample_type)
     with run._handle.reading() as connection:
         found = RolloutRepository(connection, run._pk).find(run.name, kind, number, attempt)
         where = SampleFilter(kind=kind, rollout_ids=number, attempt=found.attempt)
         (row,) = SelectionRepository(connection, run._pk, where).rollouts(LAYOUTS, *PLACE)
     wanted = None if fields is None else frozenset(fields)
     known = [position] if 0 <= position < row.n_samples else []
-    page = read_page(run._handle, row, known, wanted, sample_class(sample_type))
+    page = read_page(run._handle, row, known, wanted, made)
     if not page:
         raise SampleNotFoundError(run.name, kind, number, position, row.n_samples)
-    datasets = _datasets(run, row.id) if kind == "eval" else {}
-    return LocatedSample(_place(row, position, datasets.get(position)), page[0][1])
+    return LocatedSample(_place(row, position, _datasets(run, row)), page[0][1])
 
 
 @damage_named
@@ -125,11 +128,22 @@ def _pk_of(source: Source) -> int | None:
 
 @damage_named
 @reconnecting
-def _datasets(source: Source, rollout_pk: int) -> dict[int, str]:
+def _datasets(source: Source, row: Any) -> list[tuple[int, str]]:
+    """Return where each dataset of an eval ends, and its name; nothing for another rollout.
+
+    Raises:
+        BlobCorruptError: the datasets do not follow one another to the rollout's last sample.
+    """
+    if row.kind != "eval":
+        return []
     with source._handle.reading() as connection:
-        rows = SelectionRepository(connection, None, SampleFilter()).datasets(rollout_pk)
-    return {position: name for name, first, n in rows for position in range(first, first + n)}
+        rows = SelectionRepository(connection, None, SampleFilter()).datasets(row.id)
+    ends = list(accumulate(n for _, _, n in rows))
+    if [0, *ends] != [*(first for _, first, _ in rows), row.n_samples]:
+        raise BlobCorruptError(f"the datasets of eval rollout {row.rollout_id} are not those of its samples")
+    return [(end, name) for end, (name, _, _) in zip(ends, rows, strict=True)]
 
 
-def _place(row: Any, position: int, dataset: str | None) -> SamplePlace:
+def _place(row: Any, position: int, datasets: list[tuple[int, str]]) -> SamplePlace:
+    dataset = next((name for end, name in datasets if position < end), None)
     return SamplePlace(row.run, row.kind, row.rollout_id, row.attempt, row.session, dataset, position)

@@ -15,6 +15,7 @@ from slime_store.store.diagnosis import damage_named
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import (
     attempt_number,
+    lineage_text,
     rollout_info,
     rollout_number,
     run_info,
@@ -33,7 +34,7 @@ from slime_store.types import (
     SessionInfo,
     WeightVersionInfo,
 )
-from slime_store.types.conditions import to_kind
+from slime_store.types.conditions import one_kind, to_count, to_kind
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,9 @@ class RunReader:
 
         Raises:
             RolloutNotFoundError: it is not recorded; the error lists the nearest ids that are.
+            ValueError: there is no such kind.
         """
+        one_kind(kind)
         with self._handle.reading() as connection:
             rollouts = RolloutRepository(connection, self._pk)
             found = rollouts.find(self.name, kind, rollout_number(rollout_id), attempt_number(attempt))
@@ -246,6 +249,13 @@ class RunReader:
 
         Raises:
             ArraysPrunedError: the state of the rollout to go on from held tensors or samples, which were pruned.
+            InvalidOutputError, ValueError, UnsupportedValueError: ``checkpoint_rollout_id``, ``max_adopted`` or
+                ``lineage`` is none.
         """
         kind = loading.sample_class(sample_type)
-        return resume_point(self._handle, self.name, self._pk, kind, checkpoint_rollout_id, lineage, max_adopted)
+        start = (
+            None if checkpoint_rollout_id is None else rollout_number(checkpoint_rollout_id, "checkpoint_rollout_id")
+        )
+        most = to_count(max_adopted, "max_adopted", least=0)
+        lineage_text(lineage)
+        return resume_point(self._handle, self.name, self._pk, kind, start, lineage, most)

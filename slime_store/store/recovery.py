@@ -13,7 +13,7 @@ from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.store.handle import StoreHandle
-from slime_store.store.infos import encode_inline, rollout_number
+from slime_store.store.infos import lineage_text, rollout_number
 from slime_store.store.journal import Journal
 from slime_store.store.loading import sample_class
 from slime_store.store.resume import load_state
@@ -37,7 +37,7 @@ class Recovery:
             checkpoint_rollout_id: the rollout of the checkpoint that it starts from; -1: from the start.
             lineage: what must agree for its rollouts to be adopted later, e.g. the arguments that shape them.
         """
-        text = None if lineage is None else encode_inline(lineage, "lineage")
+        text = lineage_text(lineage)
         number = None if checkpoint_rollout_id is None else rollout_number(checkpoint_rollout_id)
         session_pk = self._session()
         with self._handle.writing("begin a session") as connection:

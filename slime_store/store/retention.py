@@ -17,7 +17,7 @@ from slime_store.store.reading import RunReader
 from slime_store.store.sessions import utc_now
 from slime_store.store.shared_contents import delete_rollouts
 from slime_store.store.side_files import remove_files
-from slime_store.types.conditions import to_kind
+from slime_store.types.conditions import one_kind
 from slime_store.types.reports import PinInfo, PruneReport
 
 Kind = Literal["train", "eval"]
@@ -35,7 +35,7 @@ class RunRetention(RunReader):
             RolloutNotFoundError: there is nothing to delete.
             ValueError: there is no such kind.
         """
-        to_kind(kind)
+        one_kind(kind)
         return self._delete_rollout(rollout_number(rollout_id), kind, attempt_number(attempt), set())
 
     @reconnecting
@@ -94,7 +94,9 @@ class RunRetention(RunReader):
 
         Raises:
             RolloutNotFoundError: it is not recorded.
+            ValueError: there is no such kind.
         """
+        one_kind(kind)
         self._pin(rollout_number(rollout_id), kind, note, utc_now())
 
     @reconnecting
@@ -105,7 +107,12 @@ class RunRetention(RunReader):
             RetentionRepository(connection, self._pk).pin(kind, number, None if note is None else searchable(note), now)
 
     def unpin(self, rollout_id: int, *, kind: Kind = "train") -> bool:
-        """Take a pin away; return whether there was one."""
+        """Take a pin away; return whether there was one.
+
+        Raises:
+            ValueError: there is no such kind.
+        """
+        one_kind(kind)
         return self._unpin(rollout_number(rollout_id), kind, [])
 
     @reconnecting

@@ -140,7 +140,7 @@ def read_page(
 def _page_samples(row: Row[Any], fields: frozenset[str] | None) -> int:
     """Return how many of a rollout's samples are read together at most: few of large ones."""
     if fields is not None and all(FIELDS.get(name, Home.EXTRA) not in _LARGE for name in fields):
-        return int(row.n_samples) or 1
+        return max(1, int(row.n_samples))
     return max(1, _PAGE_BYTES * int(row.n_samples) // max(1, int(row.n_bytes)))
 
 

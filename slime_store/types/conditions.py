@@ -20,8 +20,13 @@ _NO_END = 2**63 - 1  # the largest id a database column holds
 
 
 def to_kind(value: Any) -> str | None:
-    """Return the kind of a rollout."""
-    if value is not None and value not in KINDS:
+    """Return the kind of rollouts, or None for both."""
+    return None if value is None else one_kind(value)
+
+
+def one_kind(value: Any) -> str:
+    """Return the kind of one rollout."""
+    if value not in KINDS:
         raise ValueError(f"kind is 'train' or 'eval', not {value!r}")
     return value  # type: ignore[no-any-return]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
+import time
 from pathlib import Path
 
 import pytest
@@ -92,7 +94,22 @@ def test_an_address_that_lacks_a_slash_is_no_file_and_shows_no_password() -> Non
         assert "hunter2" not in str(error.value)
 
 
-@pytest.mark.parametrize("address", ["host=h port=1 password=S3cret", "password = 'S3 cret' host=h", "u:S3cret@h/db"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "host=h port=1 password=S3cret",
+        "password = 'S3 cret' host=h",
+        "@h password=S3cret",
+        'service=x password="S3 cret" host=h',
+        "password=S3cret host=",
+        "host=/var/run sslpassword=S3cret",
+        "h/db?user=me&password=S3cret",
+        "server=h;PASSWD=S3cret",
+        "u:S3cret@h/db",
+        "//u:S3cret@h/db",
+        ":S3cret@h",
+    ],
+)
 def test_h6_a_servers_address_in_another_form_is_not_taken_for_a_file(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +118,23 @@ def test_h6_a_servers_address_in_another_form_is_not_taken_for_a_file(
     with pytest.raises(InvalidUrlError) as caught:
         StoreConfig.parse(address)
     assert "S3" not in str(caught.value) and "postgresql+psycopg://" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password='x'" + " a='x'" * 50_000 + " !",
+        "a:" * 50_000,
+        "password " * 50_000,
+        "a" * 200_000,
+        " " * 200_000 + "@",
+    ],
+)
+def test_an_address_is_read_in_time_whatever_it_is(text: str) -> None:
+    started = time.process_time()
+    with contextlib.suppress(InvalidUrlError):
+        StoreConfig.parse(text)
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize("name", ["exp:lr1@2.db", "password=x"])

@@ -201,6 +201,9 @@ FORGED: dict[str, bytes] = {
     + MARK
     + text("../../../etc/passwd")
     + b"\x88tR",
+    "a fraction of long integers": called(
+        "fractions", "Fraction", *[b"\x8b\x00\x00\x04\x00" + b"\x7f" * (1 << 18)] * 2
+    ),
     "a number with an exponent": called("fractions", "Fraction", text("1e999999999")),
     "raw bytes as objects": array_of(fields_of_objects(), b"C\x08" + b"\x41" * 8),
     "objects from bytes": array_of(OBJECT_DTYPE + OBJECT_STATE, b"C\x08" + b"\x41" * 8),
@@ -364,6 +367,43 @@ def test_i1_what_a_group_shares_and_a_tensor_repeats_is_no_bomb(tmp_path: Path) 
     position_ids, image = torch.arange(1000).expand(3, 1000), torch.ones(1000)
     group = [{"prompt": "x" * 1000, "positions": position_ids, "image": image} for _ in range(64)]
     assert_same(load_pt(saved(tmp_path / "1.pt", {"samples": group}))["samples"], group)
+
+
+def chain(first: int, bottom: bytes = b"K\x01\x85", level: bytes = b"h%c\x86") -> bytes:
+    """Put a tuple of eighty levels onto the stack, each of which holds the one below twice, and all into the memo."""
+    levels = (level.replace(b"%c", bytes([n])) + b"q" + bytes([n + 1]) for n in range(first, first + 80))
+    return bottom + b"q" + bytes([first]) + b"".join(levels)
+
+
+def frozen(first: int) -> bytes:
+    """The same of frozensets, ``{below, (below,)}``."""
+    return chain(first, b"(\x91", b"0(h%ch%c\x85\x91")
+
+
+TUPLES = chain(0)
+KEYS: dict[str, bytes] = {
+    "a key": b"}" + TUPLES + b"Ns",
+    "keys": b"}(K\x01N" + TUPLES + b"Nu",
+    "a key twice": b"}(" + TUPLES + b"N" + chain(100) + b"Nu",
+    "a key inside a key": b"}" + TUPLES + b"\x85K\x01\x86Ns",
+    "an element": b"\x8f(" + TUPLES + b"\x90",
+    "an element of a frozenset": b"(" + TUPLES + b"\x91",
+    "frozensets in frozensets, twice": b"}(" + frozen(0) + b"N" + frozen(100) + b"Nu",
+    "an element of a set that is called": named("builtins", "set") + b"](" + TUPLES + b"e\x85R",
+    "an element of a frozenset that is called": named("builtins", "frozenset") + b"](" + TUPLES + b"e\x85R",
+    "a key of an OrderedDict": ORDERED + TUPLES + b"Ns",
+    "a key of a Counter": named("collections", "Counter") + b"}" + TUPLES + b"Ns\x85R",
+    "a key of slices": b"}" + named("builtins", "slice") + b"(" + TUPLES + b"NNtRNs",
+    "one large key many times": b"(" + b"K\x01" * 1000 + b"tq\x000}(" + b"h\x00N" * 3000 + b"u",
+    "one long integer many times": LONG + b"}(" + b"h\x00N" * 3000 + b"u",
+}
+
+
+@pytest.mark.parametrize("what", KEYS)
+def test_i1_keys_are_not_hashed_for_longer_than_the_file_is_long(what: str, tmp_path: Path) -> None:
+    file = write_archive(tmp_path / "1.pt", b"\x80\x04" + KEYS[what] + STOP)
+    with pytest.raises(InvalidDumpError, match="more values than a file of its size"):
+        load_pt(file)
 
 
 # -- zip files ---------------------------------------------------------------------------------------

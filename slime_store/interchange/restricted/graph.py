@@ -13,6 +13,7 @@ import pickle
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
+from slime_store.interchange.restricted.hashing import check_hashing
 from slime_store.interchange.restricted.opcodes import BadPickle, check
 from slime_store.interchange.saying import told
 
@@ -93,6 +94,7 @@ def read_graph(data: memoryview, is_allowed: Callable[[str], bool], let_go: Call
         BadPickle: it is damaged, or has instructions that no dump needs.
     """
     has_long = check(data)
+    check_hashing(data)
     reader: Any = io.BufferedReader(_View(data, let_go), 1 << 18)
     try:
         return _Reader(reader, is_allowed).load(), has_long

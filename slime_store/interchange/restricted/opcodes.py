@@ -41,8 +41,8 @@ _WITH_LENGTH = {  # instruction -> struct of the length before its data
     pickle.LONG1: "<B",
     pickle.LONG4: "<I",
 }
-_LENGTHS = {opcode[0]: struct.Struct(form) for opcode, form in _WITH_LENGTH.items()}
-_INDEX = struct.Struct("<I")
+LENGTHS = {opcode[0]: struct.Struct(form) for opcode, form in _WITH_LENGTH.items()}
+INDEX = struct.Struct("<I")
 
 _RUN_LIMIT = 60_000  # instructions a match may hold: the expression keeps a little memory for each
 _RUN = re.compile(
@@ -77,14 +77,14 @@ def check(data: memoryview) -> bool:
             continue
         opcode = data[position]
         position += 1
-        if opcode in _LENGTHS:
-            length = _LENGTHS[opcode]
+        if opcode in LENGTHS:
+            length = LENGTHS[opcode]
             if position + length.size > size:
                 break
             position += length.size + length.unpack_from(data, position)[0]
             has_long = has_long or opcode == pickle.LONG4[0]
         elif opcode == pickle.LONG_BINPUT[0]:
-            if position + 4 > size or _INDEX.unpack_from(data, position)[0] > size:
+            if position + 4 > size or INDEX.unpack_from(data, position)[0] > size:
                 _refuse(f"a memo index beyond its size at byte {position}")
             position += 4
         elif opcode == pickle.GLOBAL[0]:

@@ -18,6 +18,8 @@ from slime_store.interchange.restricted.rules import Rule, names, refuse, requir
 
 _FACTORIES = (list, dict, set, tuple, int, float, str, bool, bytes, complex, frozenset)
 _PURE_PATHS = (pathlib.PurePosixPath, pathlib.PureWindowsPath)
+_MAX_FRACTION_BITS = 1 << 14
+"""Of the parts of a Fraction, whose greatest common divisor takes quadratic time."""
 _ARRAY_TYPES = "bBhHiIlLqQfd"
 _ARRAY_FORMATS = {  # the machine formats of array's own pickling, little-endian ones
     **dict(zip((0, 1, 2, 4, 6, 8, 10), "BbHhIiQ", strict=True)),
@@ -107,8 +109,10 @@ def _fraction(*parts: Any) -> fractions.Fraction:
     if len(parts) == 1:
         text = require(parts[0], str, "a Fraction")
         parts = tuple(int(part) for part in (text if "/" in text else f"{text}/1").split("/"))
-    numerator, denominator = parts
-    return fractions.Fraction(require(numerator, int, "a Fraction"), require(denominator, int, "a Fraction"))
+    numerator, denominator = (require(part, int, "a Fraction") for part in parts)
+    if max(numerator.bit_length(), denominator.bit_length()) > _MAX_FRACTION_BITS:
+        refuse("a Fraction of integers that are too long")
+    return fractions.Fraction(numerator, denominator)
 
 
 def _uuid(_value: Any, state: Any) -> uuid.UUID:

@@ -63,9 +63,8 @@ def _check_rows(check: RolloutCheck, table: str, recorded: Sequence[bytes]) -> N
 def _samples_of(check: RolloutCheck, table: str, rows: Sequence[Retaken]) -> list[int]:
     """Return the samples that rows of groups, datasets or arrays are about."""
     if table == "sample_arrays":
-        n_samples = check.row.n_samples if check.row is not None else 0
-        spans = [range(each.row["first_position"], each.row["last_position"] + 1) for each in rows]
-        return sorted({at for span in spans if span.start >= 0 and span.stop <= n_samples for at in span})
+        spans = [check.between(each.row["first_position"], each.row["last_position"] + 1) for each in rows]
+        return sorted({position for span in spans for position in span})
     column = _OWNERS.get(table)
     if column is None:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Row
@@ -20,13 +21,12 @@ def check_packs(check: RolloutCheck) -> None:
         return
     for number, (field, first) in enumerate(keys):
         following = keys[number + 1] if number + 1 < len(keys) else None
-        n_samples = check.row.n_samples if check.row is not None else first + 1
-        end = following[1] if following is not None and following[0] == field else max(n_samples, first + 1)
-        _check_pack(check, field, first, range(first, end))
+        end = following[1] if following is not None and following[0] == field else None
+        _check_pack(check, field, first, check.between(first, end))
     _check_presence(check)
 
 
-def _check_pack(check: RolloutCheck, field: str, first: int, span: range) -> None:
+def _check_pack(check: RolloutCheck, field: str, first: int, span: Sequence[int]) -> None:
     damage = f"{field} of samples {first} and following"
     before = len(check.findings.problems)
     row = check.read(damage, lambda rows: rows.pack(check.pk, field, first), span)
@@ -45,7 +45,7 @@ def _check_pack(check: RolloutCheck, field: str, first: int, span: range) -> Non
     except StoreError as error:
         if not is_damage(error):
             raise
-        span = range(row.first_position, row.last_position + 1)
+        span = [position for position in span if position <= row.last_position] or span
         check.add("array_damaged", f"{field}: {reason_of(error)}", span)
         check.lost.setdefault(field, set()).update(span)
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:

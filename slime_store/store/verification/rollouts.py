@@ -13,12 +13,21 @@ from slime_store.store.verification.digests import check_digests
 from slime_store.store.verification.findings import Findings, Place
 from slime_store.store.verification.packs import check_packs
 from slime_store.store.verification.references import check_references
-from slime_store.store.verification.scalars import check_scalars
+from slime_store.store.verification.scalars import check_scalars, check_versions
 from slime_store.store.verification.stored import RolloutCheck
 from slime_store.store.verification.totals import check_totals
 from slime_store.store.verification.writings import check_writings
 
-_LOOKS = (check_scalars, check_writings, check_packs, check_references, check_totals, check_aggregates, check_digests)
+_LOOKS = (
+    check_scalars,
+    check_writings,
+    check_versions,
+    check_packs,
+    check_references,
+    check_totals,
+    check_aggregates,
+    check_digests,
+)
 
 
 class RolloutChecks:

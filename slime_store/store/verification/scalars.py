@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby, islice
 from typing import Any
 
 from sqlalchemy import Row, RowMapping
 
 from slime_store.mapping.decode import layouts_of
-from slime_store.mapping.nesting import nest
+from slime_store.mapping.fields import MAX_TURNS
+from slime_store.mapping.nesting import checked_shape
 from slime_store.store.infos import decode_inline, decode_placeholders
 from slime_store.store.verification.stored import RolloutCheck
 
@@ -29,13 +30,13 @@ def check_scalars(check: RolloutCheck) -> None:
     check.samples = check.read("the samples' scalars", lambda rows: rows.samples(check.pk))
     if check.samples is None:
         return
+    check.positions = [sample["position"] for sample in check.samples]
     check.findings.counts["tokens"] += sum(sample["n_tokens"] for sample in check.samples)
     _check_positions(check, row, check.samples)
     if row.kind == "eval":
         _check_datasets(check, check.samples)
     else:
         _check_groups(check, row, check.samples)
-    _check_versions(check, row, check.samples)
 
 
 def _check_positions(check: RolloutCheck, row: Row[Any], samples: Sequence[RowMapping]) -> None:
@@ -67,7 +68,7 @@ def _check_groups(check: RolloutCheck, row: Row[Any], samples: Sequence[RowMappi
         check.add("counts_disagree", f"the groups have {n} trajectories, the rollout {row.n_trajectories}")
     _check_spans(check, "group", groups, row.n_samples, samples, "group_position")
     with check.findings.noting("the nesting", check.place):
-        nest(row.nesting, range(row.n_samples))
+        checked_shape(row.nesting, row.n_samples)
 
 
 def _check_datasets(check: RolloutCheck, samples: Sequence[RowMapping]) -> None:
@@ -83,7 +84,7 @@ def _check_datasets(check: RolloutCheck, samples: Sequence[RowMapping]) -> None:
     for dataset in datasets:
         with check.findings.noting(f"the nesting of dataset {dataset.name!r}", check.place):
             if dataset.nesting is not None:
-                nest(dataset.nesting, range(dataset.n_samples))
+                checked_shape(dataset.nesting, dataset.n_samples)
 
 
 def _check_spans(
@@ -111,7 +112,11 @@ def _check_spans(
         check.add("rows_disagree", f"samples lie in another {what} than the {what}s say", wrong)
 
 
-def _check_versions(check: RolloutCheck, row: Row[Any], samples: Sequence[RowMapping]) -> None:
+def check_versions(check: RolloutCheck) -> None:
+    """Check the links to weight versions; after the documents, which hold what has more turns than a number says."""
+    row, samples = check.row, check.samples
+    if row is None or samples is None:
+        return
     links = check.read("the samples' weight versions", lambda rows: rows.versions(check.pk))
     if links is None:
         return
@@ -120,13 +125,17 @@ def _check_versions(check: RolloutCheck, row: Row[Any], samples: Sequence[RowMap
     for sample in samples:
         mine = by_position.get(sample["position"], [])
         ends = (mine[0].weight_version_pk, mine[-1].weight_version_pk) if mine else (None, None)
-        if (sample["first_weight_version_pk"], sample["last_weight_version_pk"]) != ends or not _is_sound(mine, row):
+        named = (sample["first_weight_version_pk"], sample["last_weight_version_pk"])
+        if named != ends or not _is_sound(check, mine, row):
             wrong.append(sample["position"])
     if wrong:
         check.add("versions_disagree", "the links to weight versions do not fit the samples", wrong)
 
 
-def _is_sound(links: Iterable[Row[Any]], row: Row[Any]) -> bool:
+def _is_sound(check: RolloutCheck, links: Sequence[Row[Any]], row: Row[Any]) -> bool:
+    is_written_out = links and "weight_versions" in check.extras.get(links[0].position, ())
+    if sum(link.n_turns for link in links) > MAX_TURNS and not is_written_out and check.is_whole:
+        return False
     return all(
         link.run_position == number and link.n_turns > 0 and link.run_pk == row.run_pk
         for number, link in enumerate(links)

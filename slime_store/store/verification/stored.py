@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -23,8 +24,9 @@ class RolloutCheck:
     Attributes:
         row: the rollout's row; None where it cannot be read.
         samples: scalars in the order of position; None where they cannot be read.
+        positions: theirs.
         layouts: attribute names.
-        extras: position -> names of the array attributes that the sample's ``extra`` document holds.
+        extras: position -> names of the attributes with a home of their own that its ``extra`` document holds.
         rewards: position -> numbers of a dict reward, from the document.
         digests: contents that documents refer to, perhaps some more.
         bytes: stored bytes of texts, documents and packs seen.
@@ -42,6 +44,7 @@ class RolloutCheck:
     findings: Findings = field(default_factory=Findings)
     row: Row[Any] | None = None
     samples: Sequence[RowMapping] | None = None
+    positions: Sequence[int] | None = None
     layouts: Sequence[Sequence[str]] = ()
     extras: dict[int, frozenset[str]] = field(default_factory=dict)
     rewards: dict[int, dict[Any, Any]] = field(default_factory=dict)
@@ -72,10 +75,23 @@ class RolloutCheck:
             result = query(VerificationRepository(connection))
         return result
 
+    def between(self, first: int, end: int | None = None) -> Sequence[int]:
+        """Return the positions from one to before another that have a sample: the two may be any numbers.
+
+        Where the samples cannot be read, as many positions are taken for theirs as the rollout's row says, in reason.
+        """
+        known = self.positions
+        if known is None:
+            known = range(min(self.row.n_samples, _MOST_UNREAD) if self.row is not None else 0)
+        return known[bisect_left(known, first) : None if end is None else bisect_left(known, end)]
+
     def names(self, row: RowMapping) -> Sequence[str]:
         """Return the attributes of a sample."""
         return self.layouts[row["layout"]] if 0 <= row["layout"] < len(self.layouts) else ()
 
+
+_MOST_UNREAD = 1 << 16
+"""Samples that are looked for one by one where the list of them cannot be read."""
 
 _GAPS = frozenset({"unreadable", "rows_disagree", "array_damaged", "document_damaged"})
 

@@ -17,7 +17,7 @@ from slime_store.store.verification.findings import is_damage, reason_of
 from slime_store.store.verification.stored import RolloutCheck, utf8_size
 from slime_store.types import Placeholder, Record
 
-_ARRAYS = frozenset(ARRAY_FIELDS)
+_ELSEWHERE = frozenset({*ARRAY_FIELDS, "weight_versions"})
 
 Query = Callable[[VerificationRepository, int | None], "Iterator[Row[Any]]"]
 
@@ -53,8 +53,7 @@ def _each_sample(check: RolloutCheck, what: str, query: Query, look: Callable[[R
 
     if attempt.read(what, all_rows):
         return
-    n_samples = check.row.n_samples if check.row is not None else 0
-    for position in range(seen + 1, n_samples):
+    for position in check.between(seen + 1):
 
         def one_row(rows: VerificationRepository, position: int = position) -> None:
             for row in query(rows, position):
@@ -74,7 +73,7 @@ def _documents(check: RolloutCheck, row: Row[Any]) -> None:
     if row.extra is not None:
         extra = _decode(check, row.extra, "attributes", row.position, kept_of=kept_of_attributes)
         if isinstance(extra, dict):
-            check.extras[row.position] = _ARRAYS.intersection(extra)
+            check.extras[row.position] = _ELSEWHERE.intersection(extra)
             reward = extra.get("reward")
             if type(reward) is dict:
                 check.rewards[row.position] = reward
