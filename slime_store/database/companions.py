@@ -89,8 +89,8 @@ def _of_two_names(name: str, suffix: str) -> str:
 def _left_behind(link: str, real: str, suffix: str) -> str:
     name = os.path.basename(link) + suffix
     return (
-        f"{name} lies beside the link {link}, where SQLite does not look for it; if the file was moved without it, what is "
-        f"in it is the store's: close the store everywhere, then move it to {real}{suffix}, unless it is gone by "
+        f"{name} lies beside the link {link}, where SQLite does not look for it; if the file was moved without it, it "
+        f"holds what is the store's: close the store everywhere, then move it to {real}{suffix}, unless it is gone by "
         "then; if it is another store's, move it away"
     )
 

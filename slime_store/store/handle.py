@@ -55,7 +55,7 @@ class StoreHandle:
     def __init__(self, config: StoreConfig) -> None:
         self.config = config
         self._real = None if config.path is None else Path(os.path.realpath(config.path))
-        self.directory = None if self._real is None else BlobDirectory.beside(self._real)
+        self.directory = BlobDirectory.beside(self._real) if self._real and config.side_files else None
         self.background = BackgroundWriter()
         self._operations = Operations()
         self.journals: weakref.WeakSet[Journal] = weakref.WeakSet()
