@@ -80,10 +80,14 @@ def refuse_others_files(path: Path, *, read_only: bool = False) -> None:
 
 def _of_two_names(name: str, suffix: str) -> str:
     if suffix == _INDEX:
-        what = "close the store everywhere and remove it: nothing is in it that is not made anew"
+        what = "then remove it: nothing is in it that is not made anew"
     else:
-        what = f"what is in it belongs to the store: keep it, as a file of its own: cp -p {name} t && mv t {name}"
-    return f"{name} beside it has a second name (a hard link), under which it would be written to as well; {what}"
+        what = (
+            "if it is still there, what is in it belongs to the store: keep it, as a file of its own: "
+            f"cp -p {name} t && mv t {name}"
+        )
+    second = "has a second name (a hard link), under which it would be written to as well"
+    return f"{name} beside it {second}; close the store everywhere; {what}"
 
 
 def _left_behind(link: str, real: str, suffix: str) -> str:
