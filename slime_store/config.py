@@ -43,11 +43,13 @@ class StoreConfig:
         url: the full URL, secrets included, never printed; for SQLite ``sqlite:///`` and the absolute path.
         read_only: never create, migrate or write.
         busy_timeout: seconds a writer waits for another writer.
+        side_files: whether large payloads go to files beside an SQLite file; else they go into it.
     """
 
     url: str
     read_only: bool = False
     busy_timeout: float = BUSY_TIMEOUT_SECONDS
+    side_files: bool = True
 
     @classmethod
     def parse(

@@ -4,7 +4,7 @@ from slime_store.database.after_fork import members, tell_after_fork
 from slime_store.database.bulk import chunked, in_binary, insert_rows
 from slime_store.database.changes import schema_change
 from slime_store.database.compaction import compact
-from slime_store.database.companions import Identity, identity, refuse_others_files
+from slime_store.database.companions import Identity, check_place, identity, refuse_others_files
 from slime_store.database.drafts import draft_of, publish
 from slime_store.database.engine import create_store_engine, engine_config
 from slime_store.database.failures import translate_os_error, translated
@@ -20,6 +20,7 @@ from slime_store.database.transactions import read, write
 __all__ = [
     "Identity",
     "check_only_name",
+    "check_place",
     "check_reading_name",
     "chunked",
     "closed_if_interrupted",

@@ -2,8 +2,8 @@
 
 SQLite finds a database's write-ahead log (``-wal``) and its index (``-shm``) by the database's name. When somebody
 removes or replaces these files while the database is open, or under two names (see ``names``), its users no longer know
-of each other, and what was committed is lost (https://sqlite.org/howtocorrupt.html, 2.4 to 2.7). Each look costs a few
-microseconds.
+of each other, and what was committed is lost (https://sqlite.org/howtocorrupt.html, 2.4 to 2.7). So it is when the
+database is moved without them, and a link to it left in its place. Each look costs a few microseconds.
 
 A file that came from elsewhere may have brought such files with it. SQLite writes to what has their names, and deletes
 what a rollback journal names (https://sqlite.org/fileformat.html, "super-journal name"), so they are looked at first.
@@ -11,8 +11,10 @@ what a rollback journal names (https://sqlite.org/fileformat.html, "super-journa
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,6 +29,7 @@ _INFO = "slime_store_companions"
 _LOG, _INDEX = "-wal", "-shm"
 _SUFFIXES = (_LOG, _INDEX)
 _JOURNAL = "-journal"
+_MOST_LINKS = 40  # that Linux follows
 _MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 """Ends a rollback journal behind the name of a super-journal, which a transaction over several databases has."""
 
@@ -43,14 +46,19 @@ def identity(path: str | os.PathLike[str]) -> Identity:
 def refuse_others_files(path: Path, *, read_only: bool = False) -> None:
     """Make sure that SQLite touches nothing else when it opens a database: to be called right before it does.
 
-    Costs four looks at names; a rollback journal, which only a crash leaves behind, is opened. Whoever only reads
+    Costs five looks at names; a rollback journal, which only a crash leaves behind, is opened. Whoever only reads
     writes to the log's index, and to nothing else.
 
     Raises:
         DamagedStoreError: a file beside the database leads to another one, or names one.
-        DatabaseError: it has a second name, under which it would be written to as well.
+        DatabaseError: it has a second name, under which it would be written to as well; or it lies beside a link to the
+            database, as when that was moved away from it.
     """
     real = os.path.realpath(path)
+    for link in _links(path):
+        for suffix in (_JOURNAL, _LOG):
+            if _size(f"{link}{suffix}"):
+                raise DatabaseError(str(path), _left_behind(link, real, suffix))
     for suffix in (_JOURNAL, *_SUFFIXES):
         name = os.path.basename(real) + suffix
         try:
@@ -72,10 +80,68 @@ def refuse_others_files(path: Path, *, read_only: bool = False) -> None:
 
 def _of_two_names(name: str, suffix: str) -> str:
     if suffix == _INDEX:
-        what = "close the store everywhere and remove it: nothing is in it that is not made anew"
+        what = "then remove it: nothing is in it that is not made anew"
     else:
-        what = f"what is in it belongs to the store: keep it, as a file of its own: cp -p {name} t && mv t {name}"
-    return f"{name} beside it has a second name (a hard link), under which it would be written to as well; {what}"
+        what = (
+            "if it is still there, what is in it belongs to the store: keep it, as a file of its own: "
+            f"cp -p {name} t && mv t {name}"
+        )
+    second = "has a second name (a hard link), under which it would be written to as well"
+    return f"{name} beside it {second}; close the store everywhere; {what}"
+
+
+def _left_behind(link: str, real: str, suffix: str) -> str:
+    name = os.path.basename(link) + suffix
+    return (
+        f"{name} lies beside the link {link}, where SQLite does not look for it; if the file was moved without it, it "
+        f"holds what is the store's: close the store everywhere, then move it to {real}{suffix}, unless it is gone by "
+        "then; if it is another store's, move it away"
+    )
+
+
+def _links(path: Path) -> Iterator[str]:
+    """Yield the links that lead to a file one after the other, the last of them to the file itself."""
+    name = os.path.abspath(path)
+    with contextlib.suppress(OSError):  # it is no link, or none any more
+        for _ in range(_MOST_LINKS):
+            target = os.readlink(name)
+            yield name
+            name = os.path.join(os.path.dirname(name), target)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def check_place(path: Path, real: Path, display_url: str) -> None:
+    """Make sure that a file is where it was when it was opened: the real one, whatever links lead to it.
+
+    SQLite goes on to keep its log there, and the store its side files. A directory may have been moved with all that is
+    in it, as long as its old name leads to it. Costs a look at each part of the path.
+
+    Args:
+        path: by which the file was opened, and is still to be found.
+        real: where that led.
+        display_url: for the error.
+
+    Raises:
+        DatabaseError: it is elsewhere.
+    """
+    name = os.path.realpath(path)
+    if name == os.fspath(real):
+        return
+    now = Path(name)
+    if now.name == real.name and identity(now.parent) == identity(real.parent):
+        return
+    raise DatabaseError(
+        display_url,
+        f"the file was moved to {now} while it was open, and what belongs to it was left at {real}; what is recorded "
+        f"now would be lost. Close the store in every process, which saves what is in the log; if there is a directory "
+        f"{real.name}-blobs, move it to {now}-blobs; then open the store again",
+    )
 
 
 def note_companions(connection: Connection, path: Path) -> None:

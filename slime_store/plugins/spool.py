@@ -9,71 +9,170 @@ import socket
 import stat
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slime_store.config import StoreConfig
-from slime_store.plugins.guard import log
+from slime_store.errors import StoreFullError, UnsupportedValueError
+from slime_store.plugins.guard import log, warn
 from slime_store.plugins.settings import PluginSettings
 from slime_store.store import SampleStore
+from slime_store.store.one_file import gather, open_one_file
 
 if TYPE_CHECKING:
     from slime_store.plugins.recorder import Storable
 
+PATIENCE_SECONDS = 5.0
+"""How long the spool waits for somebody who reads its file, so that the file alone holds all of it."""
+
+_SUFFIXES = ("", "-wal", "-shm", "-journal")
+
 
 class Spool:
-    """One spool file for each process, made when it is first needed. ``slime-store import FILE`` takes it in later.
+    """What the store cannot take is kept in a file of this process's, made when it is first needed.
+
+    ``slime-store import FILE`` takes it in later. That file is all there is to be copied, also while this process goes
+    on, and after it was killed. When it has gone (taken in and removed, moved) or cannot be used, another one is begun;
+    when the directory cannot be used, in the user's own one.
 
     Args:
         settings: of the plug-in.
+
+    Attributes:
+        path: the file that holds what was kept last.
+        n_kept: how many things were kept.
+        lineage: what the rollouts are generated with; decides whether they may be adopted later.
     """
 
     def __init__(self, settings: PluginSettings) -> None:
         name = "".join(c if (c.isascii() and c.isalnum()) or c in "-._" else "_" for c in settings.run)[:100]
-        self._file_name = f"{name}.{_mark(settings.url)}.{os.getpid()}.db"
-        self._directory = settings.spool_dir
+        stem = f"{name}.{_mark(settings.url)}.{os.getpid()}"
+        given = settings.spool_dir
+        places = [own_directory] if given is None else [lambda: _made(Path(given)), own_directory]
+        self._places = [_Place(directory, stem, settings.run) for directory in places]
         self.path: Path | None = None
         self.n_kept = 0
         self.lineage: dict[str, Any] | None = None
         self._run = settings.run
-        self._store: SampleStore | None = None
-        self._is_noted = False
         self._lock = threading.RLock()
 
     def keep(self, item: Storable) -> None:
-        """Store something in the spool file."""
+        """Store something in the spool file.
+
+        Raises:
+            StoreError, OSError: it cannot be stored, or not anywhere.
+        """
         with self._lock:
-            if self._store is None:
-                self._store = self._open()
-            run = self._store.run(self._run)
-            if self.lineage is not None and not self._is_noted:  # decides whether its rollouts may be adopted later
-                run.recovery.begin_session(checkpoint_rollout_id=None, lineage=self.lineage)
-                self._is_noted = True
-            item.store(run)
+            place = self._stored(item)
+            self.path = place.path
             self.n_kept += 1
         log.error(
             "slime_store kept %s in %s; take it in with `slime-store --store URL import %s --run %s`",
             item,
-            self.path,
+            self.path if place.is_whole else f"{self.path} and {self.path.name}-wal beside it, which belongs to it",
             self.path,
             self._run,
         )
 
-    def _open(self) -> SampleStore:
-        if self._directory is None:
-            directory = own_directory()
-        else:
-            directory = Path(self._directory)
-            directory.mkdir(parents=True, exist_ok=True)
-        self.path = directory / self._file_name
-        return SampleStore.open(self.path)
+    def _stored(self, item: Storable) -> _Place:
+        failure: Exception | None = None
+        for place in self._places:
+            try:
+                place.store(item, self.lineage)
+                return place
+            except UnsupportedValueError:
+                raise
+            except Exception as error:  # whatever it is: the next place may do
+                warn("a place to spool to cannot be used (%s: %s)", type(error).__name__, error)
+                failure = failure or error
+        assert failure is not None
+        raise failure
 
     def close(self) -> None:
         """Let go of the file."""
         with self._lock:
-            store, self._store = self._store, None
+            for place in self._places:
+                place.close()
+
+
+class _Place:
+    """A directory, and the file in it that is in use.
+
+    Args:
+        directory: makes the directory, if need be, and returns it.
+        stem: begins the names of its files.
+        run: name of the run.
+
+    Attributes:
+        path: the file.
+        is_whole: whether it holds all that was stored in it; else its log holds the rest.
+    """
+
+    def __init__(self, directory: Callable[[], Path], stem: str, run: str) -> None:
+        self.path = Path()
+        self.is_whole = True
+        self._directory, self._stem, self._run = directory, stem, run
+        self._number = 0
+        self._store: SampleStore | None = None
+        self._is_noted = False
+
+    def store(self, item: Storable, lineage: dict[str, Any] | None) -> None:
+        """Store something in the file, or in another one if that cannot be used."""
+        try:
+            self._store_here(item, lineage)
+        except (StoreFullError, UnsupportedValueError):  # another file would fare no better
+            raise
+        except Exception as error:
+            if not self._number:  # not even a directory
+                raise
+            warn(
+                "%s cannot be used (%s: %s); another one is begun",
+                self.path,
+                type(error).__name__,
+                error,
+            )
+            self.close()
+            self._store_here(item, lineage)
+
+    def _store_here(self, item: Storable, lineage: dict[str, Any] | None) -> None:
+        store = self._opened()
+        run = store.run(self._run)
+        if lineage is not None and not self._is_noted:
+            run.recovery.begin_session(checkpoint_rollout_id=None, lineage=lineage)
+            self._is_noted = True
+        item.store(run)
+        self.is_whole = gather(store, PATIENCE_SECONDS)
+
+    def _opened(self) -> SampleStore:
+        if self._store is None:
+            directory = self._directory()
+            self.path = self._next_path(directory)
+            self._store, self._is_noted = open_one_file(self.path), False
+        return self._store
+
+    def _next_path(self, directory: Path) -> Path:
+        """Return a name that this process has not used: what it had open there may not be gone altogether.
+
+        An earlier process may have had the same number. Its file is gone on with; but a log without its file is left.
+        """
+        while True:
+            self._number += 1
+            path = directory / f"{self._stem}{f'-{self._number}' if self._number > 1 else ''}.db"
+            if path.exists() or not any(os.path.lexists(f"{path}{suffix}") for suffix in _SUFFIXES):
+                return path
+
+    def close(self) -> None:
+        """Let go of the file; the next one has another name."""
+        store, self._store = self._store, None
         if store is not None:
-            store.close()
+            with contextlib.suppress(Exception):  # of a file that is gone
+                store.close()
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
 
 
 def _mark(url: str) -> str:

@@ -23,6 +23,7 @@ from slime_store.models import (
     BlobRow,
     PromptRow,
     RolloutRow,
+    RunRow,
     SampleArrayRow,
     SampleRow,
 )
@@ -86,10 +87,15 @@ class CopyRepository:
         row = self.connection.execute(query).one_or_none()
         return None if row is None else tuple(row)
 
-    def rows(self, table: Table) -> dict[tuple[Any, ...], dict[str, Any]]:
-        """Return the rows of one of OF_RUNS by primary key."""
+    def hold_runs(self) -> None:
+        """Let nobody begin a session of a run that is here until the transaction ends."""
+        self.connection.execute(select(RunRow.id).order_by(RunRow.id).with_for_update()).all()
+
+    def rows(self, table: Table, names: Sequence[str] | None = None) -> dict[tuple[Any, ...], dict[str, Any]]:
+        """Return the rows of one of OF_RUNS by primary key, with all columns or some."""
         keys = [column.name for column in table.primary_key.columns]
-        rows = self.connection.execute(select(table)).mappings()
+        columns = table.columns if names is None else [table.c[name] for name in (*keys, *names)]
+        rows = self.connection.execute(select(*columns)).mappings()
         return {tuple(row[key] for key in keys): dict(row) for row in rows}
 
     def make_alike(self, table: Table, wanted: Mapping[tuple[Any, ...], dict[str, Any]]) -> None:

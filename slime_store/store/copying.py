@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,13 +13,14 @@ from sqlalchemy import Connection, Table
 
 from slime_store.blobs import PayloadWriter
 from slime_store.config import StoreConfig
-from slime_store.errors import CopyError
+from slime_store.errors import CopyError, OutdatedSchemaError, StoreError
 from slime_store.models import RunRow, SessionRow
 from slime_store.repositories.copying import OF_RUNS, CopyRepository, is_same_recording
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.store.diagnosis import damage_named
 from slime_store.store.handle import StoreHandle
+from slime_store.store.loading import again_if_overtaken
 from slime_store.store.shared_contents import delete_rollouts
 from slime_store.store.side_files import remove_files, take_back
 from slime_store.store.verification.contents import check_blobs, check_prompts
@@ -32,10 +34,12 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 Reading = Callable[[], AbstractContextManager[Connection]]
+Row = dict[str, Any]
 
 _PASSES = 3
 """How often the source is looked through: what is recorded while copying is copied too."""
-_FIXED = {"runs": ("name", "created_at"), "sessions": ("run_pk", "ordinal", "host", "pid", "started_at")}
+_RUNS, _SESSIONS = cast(Table, RunRow.__table__), cast(Table, SessionRow.__table__)
+_FIXED = {_RUNS: ("name", "created_at"), _SESSIONS: ("run_pk", "ordinal", "host", "pid", "started_at")}
 """By what a run or session of the target is known to come from the source."""
 
 
@@ -54,12 +58,14 @@ def copy_store(
 
     Args:
         source: an open store; read-only will do. Others may go on writing to it.
-        target_url: an empty place, or an earlier copy of the same store that nobody else has written to.
+        target_url: an empty place, or an earlier copy of the same store that nobody else has written to, nor does
+            meanwhile: what is recorded into it is kept, and the copy refused.
         progress: called with (steps done, steps).
 
     Raises:
         CopyError: the target holds something else, be it a run that was deleted in the source, or rollouts that it
-            lost by being restored from an older backup; or in the end it is not like the source.
+            lost by being restored from an older backup; or it has an older schema, which is not upgraded unasked; or
+            in the end it is not like the source.
         SchemaError: the target is no store that this version can use.
         DatabaseError: one of the databases failed; what was copied so far stays, and running it again goes on.
     """
@@ -67,6 +73,7 @@ def copy_store(
     handle = source._handle
     if config.url == handle.config.url or (config.path and handle.config.path and _same_file(config, handle.config)):
         raise CopyError(config.display_url, "it is the store itself")
+    _refuse_outdated(config)
     target = StoreHandle(config)
     try:
         return _Copy(handle, target, handle.reading, progress).run()
@@ -94,6 +101,19 @@ def _same_file(one: StoreConfig, other: StoreConfig) -> bool:
     return os.path.realpath(str(one.path)) == os.path.realpath(str(other.path))
 
 
+def _refuse_outdated(config: StoreConfig) -> None:
+    target = StoreHandle(replace(config, read_only=True))
+    try:
+        target.engine  # noqa: B018 - looks at the schema
+    except OutdatedSchemaError as error:
+        reason = f"it has the older schema {error.detail}; upgrade it first (`slime-store db upgrade`)"
+        raise CopyError(config.display_url, f"{reason}, or copy to an empty place") from None
+    except StoreError:  # there is nothing yet; or opening it for writing says what is wrong
+        return
+    finally:
+        target.close()
+
+
 class _Copy:
     """One copy from a source, read by ``reading``, into a target."""
 
@@ -102,6 +122,7 @@ class _Copy:
         self._progress = progress
         self._done = self._total = 0
         self._copied = self._deleted = self._samples = self._bytes = 0
+        self._known: dict[Table, dict[Any, Row]] = {_RUNS: {}, _SESSIONS: {}}  # what the source has, or has had
 
     def run(self) -> CopyReport:
         self._check_target()
@@ -114,7 +135,7 @@ class _Copy:
                 break
         verified = self._verify()
         with self._target.reading() as connection:
-            n_runs = self._here(connection).count(cast(Table, RunRow.__table__))
+            n_runs = self._here(connection).count(_RUNS)
         return CopyReport(
             self._target.config.display_url,
             n_runs=n_runs,
@@ -138,15 +159,11 @@ class _Copy:
         Whether the source had a run once, nothing says: it may as well be one that somebody made in the target, or the
         last copy of one that is newer than the backup from which the source was restored. So none is deleted unasked.
         """
-        for table in (cast(Table, RunRow.__table__), cast(Table, SessionRow.__table__)):
-            with self._reading() as connection:
-                theirs = self._there(connection).rows(table)
-            with self._target.reading() as connection:
-                ours = self._here(connection).rows(table)
-            for pk, row in ours.items():
-                if pk not in theirs or any(theirs[pk][name] != row[name] for name in _FIXED[table.name]):
-                    reason = f"it holds {self._foreign(table, row)}copy to an empty place"
-                    raise CopyError(self._target.config.display_url, reason)
+        with self._reading() as connection:
+            for table in _FIXED:
+                self._known[table] |= self._there(connection).rows(table)
+        with self._target.reading() as connection:
+            self._refuse_foreign(self._here(connection))
         with self._reading() as connection:
             there, last = self._there(connection).rollouts(), self._there(connection).last_key()
         with self._target.reading() as connection:
@@ -160,8 +177,26 @@ class _Copy:
             )
             raise CopyError(self._target.config.display_url, reason)
 
-    def _foreign(self, table: Table, row: dict[str, Any]) -> str:
-        if table.name == "sessions":
+    def _refuse_foreign(self, here: CopyRepository) -> None:
+        for table, names in _FIXED.items():
+            for pk, row in here.rows(table, names).items():
+                theirs = self._known[table].get(pk)
+                if theirs is None or any(theirs[name] != row[name] for name in names):
+                    reason = f"it holds {self._foreign(table, row)}copy to an empty place"
+                    raise CopyError(self._target.config.display_url, reason)
+
+    @contextmanager
+    def _writing(self, *, deletes: bool = False) -> Iterator[CopyRepository]:
+        """A transaction in the target, to which nobody has written: each writer has a session of his own there."""
+        with self._target.writing("copy a store") as connection:
+            lock_shared_content(connection, exclusive=deletes)
+            here = self._here(connection)
+            here.hold_runs()
+            self._refuse_foreign(here)
+            yield here
+
+    def _foreign(self, table: Table, row: Row) -> str:
+        if table is _SESSIONS:
             return f"a session of process {row['pid']}, which the source has not; "
         return (
             f"run {row['name']!r}, which the source has not; if it was deleted there, delete it in the target too "
@@ -173,6 +208,9 @@ class _Copy:
         with self._reading() as connection:
             theirs = self._there(connection).rollouts()
             small = [(table, self._there(connection).rows(table)) for table in OF_RUNS]
+        for table, rows in small:
+            if table in self._known:
+                self._known[table] |= rows
         with self._target.reading() as connection:
             ours = self._here(connection).rollouts()
         gone = [pk for pk, row in ours.items() if theirs.get(pk) != row]
@@ -189,9 +227,8 @@ class _Copy:
         self._sync([(table, rows) for table, rows in small if "rollout_pk" in table.c])
         return bool(gone or new)
 
-    def _sync(self, tables: list[tuple[Table, dict[tuple[Any, ...], dict[str, Any]]]]) -> None:
-        with self._target.writing("copy a store") as connection:
-            here = self._here(connection)
+    def _sync(self, tables: list[tuple[Table, dict[Any, Row]]]) -> None:
+        with self._writing() as here:
             present = here.rollouts().keys()
             for table, rows in tables:
                 if "rollout_pk" in table.c:
@@ -199,19 +236,17 @@ class _Copy:
                 here.make_alike(table, rows)
 
     def _delete(self, pk: int, run_pk: int) -> None:
-        with self._target.writing("copy a store") as connection:
-            lock_shared_content(connection, exclusive=True)
-            rollouts = RolloutRepository(connection, run_pk)
-            files = delete_rollouts(connection, rollouts, self._target.blobs(connection), [pk])
+        with self._writing(deletes=True) as here:
+            rollouts = RolloutRepository(here.connection, run_pk)
+            files = delete_rollouts(here.connection, rollouts, here.blobs, [pk])
         remove_files(self._target, files)
 
+    @again_if_overtaken
     def _copy(self, pk: int) -> None:
         writer = PayloadWriter(self._target.directory)
         try:
-            with self._reading() as there, self._target.writing("copy a store") as here:
-                lock_shared_content(here, exclusive=False)
+            with self._reading() as there, self._writing() as target:
                 source = self._there(there)
-                target = self._here(here)
                 if not target.add_rollout(source, pk, writer):
                     return
                 n_samples, n_bytes = source.size(pk)
@@ -229,9 +264,7 @@ class _Copy:
             pks = self._here(connection).rollouts()
         verified = 0
         for pk, identity in pks.items():
-            with self._reading() as connection:
-                there = self._there(connection)
-                expected = there.fingerprint(pk) if there.identity(pk) == identity else None
+            expected = self._fingerprint(pk, identity)
             if expected is not None:
                 with self._target.reading() as connection:
                     if self._here(connection).fingerprint(pk) != expected:
@@ -245,6 +278,13 @@ class _Copy:
         for problem in findings.problems:
             raise CopyError(self._target.config.display_url, problem.what)
         return verified
+
+    @again_if_overtaken
+    def _fingerprint(self, pk: int, identity: tuple[Any, ...]) -> int | None:
+        """Return that of a rollout in the source, or None when it is there no more, or not as it was."""
+        with self._reading() as connection:
+            there = self._there(connection)
+            return there.fingerprint(pk) if there.identity(pk) == identity else None
 
     def _step(self) -> None:
         self._done += 1

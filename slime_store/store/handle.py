@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Hashable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine
@@ -16,6 +17,7 @@ from slime_store.config import StoreConfig
 from slime_store.database import (
     Identity,
     check_only_name,
+    check_place,
     closed_if_interrupted,
     create_store_engine,
     identity,
@@ -52,7 +54,8 @@ class StoreHandle:
 
     def __init__(self, config: StoreConfig) -> None:
         self.config = config
-        self.directory = None if config.path is None else BlobDirectory.beside(config.path)
+        self._real = None if config.path is None else Path(os.path.realpath(config.path))
+        self.directory = BlobDirectory.beside(self._real) if self._real and config.side_files else None
         self.background = BackgroundWriter()
         self._operations = Operations()
         self.journals: weakref.WeakSet[Journal] = weakref.WeakSet()
@@ -186,6 +189,8 @@ class StoreHandle:
         """Refuse to go on with a file that was moved away or replaced: what is written to it would be lost."""
         if self._file_identity() != self._file:
             raise DatabaseError(self.config.display_url, "the file was moved, deleted or replaced while it was open")
+        if self.config.path is not None and self._real is not None:
+            check_place(self.config.path, self._real, self.config.display_url)
 
     def blobs(self, connection: Connection) -> BlobRepository:
         """The blob repository of a transaction."""

@@ -253,6 +253,37 @@ def test_h6_ctrl_c_while_a_fork_waits_ends_neither_the_waiting_nor_is_it_lost(
     assert os.waitpid(pid, 0)[1] == 0  # it saw what the fork waited for
 
 
+@pytest.mark.usefixtures("ctrl_c")
+def test_h6_ctrl_c_while_a_fork_closes_connections_leaves_none_open_and_is_not_lost(
+    make_store: MakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines = [make_store(tmp_path / f"{name}.db") for name in "ab"]
+    for engine in engines:
+        insert(engine, 1)  # leaves a connection in its pool
+    closed: set[str] = set()
+    interrupts, interrupted = iter([True]), False
+    original = Engine.dispose
+
+    def dispose(self: Engine, close: bool = True) -> None:
+        if next(interrupts, False):
+            raise KeyboardInterrupt
+        original(self, close)
+        closed.update({str(self.url.database)} if close else ())  # not what a child leaves to its parent
+
+    monkeypatch.setattr(Engine, "dispose", dispose)
+    pid = 0
+    try:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if {str(engine.url.database) for engine in engines} <= closed else 1)
+        for _ in range(1000):
+            time.sleep(0.01)
+    except KeyboardInterrupt:
+        interrupted = True
+    assert os.waitpid(pid, 0)[1] == 0
+    assert interrupted
+
+
 def test_a_set_is_walked_while_another_thread_adds_to_it() -> None:
     class Thing:
         pass

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -203,3 +205,114 @@ def test_a_file_that_is_mounted_alone_is_warned_of(path: Path, monkeypatch: pyte
     with pytest.warns(FileMountWarning, match=r"log store\.db-wal is not beside the real one.*Mount the directory"):
         SampleStore.open(path).run("run")
     SampleStore.open(path).run("run")  # a second warning would be an error
+
+
+def _present(path: Path) -> list[int]:
+    with SampleStore.open(path) as store:
+        return [info.rollout_id for info in store.run("run").rollouts()] if store.runs() else []
+
+
+def _moved(path: Path, target: Path) -> None:
+    target.parent.mkdir(exist_ok=True)
+    os.rename(path, target)
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize("to", ["elsewhere/store.db", "elsewhere/other.db", "other.db"])
+def test_a_file_that_was_moved_and_is_a_link_now_is_refused_and_closing_saves_everything(path: Path, to: str) -> None:
+    store = SampleStore.open(path)
+    run = store.run("run")
+    run.record_train(0, [[Sample()]])
+    target = path.parent / to
+    _moved(path, target)
+    for rollout_id in (1, 2):
+        with pytest.raises(DatabaseError, match=rf"was moved to .*{target.name} while it was open.*Close the store"):
+            run.record_train(rollout_id, [[Sample()]])
+    with pytest.raises(DatabaseError, match="was moved to"):
+        run.rollouts()
+    for read_only in (False, True):  # whoever comes by the link would keep a log of his own beside the file
+        with pytest.raises(DatabaseError, match=r"store\.db-wal lies beside the link"):
+            SampleStore.open(path, read_only=read_only)
+    store.close()
+    assert _present(path) == _present(target) == [0]
+
+
+@pytest.mark.parametrize("links", [1, 2])
+def test_a_log_that_a_killed_process_left_beside_a_link_is_asked_for(path: Path, tmp_path: Path, links: int) -> None:
+    process = FORK.Process(target=_record_and_be_killed, args=(path,))
+    process.start()
+    process.join(PATIENCE_SECONDS)
+    target, name = tmp_path / "elsewhere" / "other.db", path
+    _moved(path, target)
+    if links == 2:
+        name = tmp_path / "link.db"
+        name.symlink_to("store.db")
+    with pytest.raises(
+        DatabaseError, match=r"store\.db-wal lies beside the link .*store\.db.*move it to .*other\.db-wal"
+    ):
+        SampleStore.open(name)
+    os.rename(f"{path}-wal", f"{target}-wal")
+    assert _present(name) == [0]
+
+
+def _record_and_be_killed(path: Path) -> None:
+    SampleStore.open(path).run("run").record_train(0, [[Sample()]])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_a_directory_that_was_moved_and_is_a_link_now_is_still_the_stores(path: Path, journal: str) -> None:
+    home, moved = path.parent / "runs", path.parent / "moved"
+    home.mkdir()
+    path = home / "store.db"
+    _record(path, 0)
+    _set_journal(path, journal)
+    with SampleStore.open(path) as store:
+        run = store.run("run")
+        run.record_train(1, [[Sample()]])
+        _moved(home, moved)
+        run.record_train(2, [[Sample()]])
+        other = SPAWN.Process(target=_record, args=(path, 3))
+        other.start()
+        other.join(PATIENCE_SECONDS)
+        run.record_train(4, [[Sample()]])
+        assert [info.rollout_id for info in run.rollouts()] == _present(moved / "store.db") == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+@pytest.mark.parametrize("what", ["directory above", "link"])
+def test_a_way_that_leads_elsewhere_later_is_refused(path: Path, what: str, journal: str) -> None:
+    for name in ("one", "two"):
+        (path.parent / name).mkdir()
+        _record(path.parent / name / "store.db", 0)
+        _set_journal(path.parent / name / "store.db", journal)
+    link = path.parent / ("dir" if what == "directory above" else "store.db")
+    end = "" if what == "directory above" else "store.db"
+    link.symlink_to(path.parent / "one" / end)
+    store = SampleStore.open(link / ("store.db" if not end else ""))
+    run = store.run("run")
+    run.record_train(1, [[Sample()]])
+    link.unlink()
+    link.symlink_to(path.parent / "two" / end)
+    with pytest.raises(DatabaseError, match="was moved"):
+        run.record_train(2, [[Sample()]])
+    store.close()
+    assert (_present(path.parent / "one" / "store.db"), _present(path.parent / "two" / "store.db")) == ([0, 1], [0])
+
+
+def test_a_file_with_a_rollback_journal_that_was_moved_and_is_a_link_now_is_refused(path: Path) -> None:
+    """Nobody would find the journal that a crash leaves, nor the side files."""
+    _record(path, 0)
+    _set_journal(path, "delete")
+    with SampleStore.open(path) as store:
+        run = store.run("run")
+        run.record_train(1, [[Sample()]])
+        _moved(path, path.parent / "elsewhere" / "store.db")
+        with pytest.raises(DatabaseError, match="was moved to"):
+            run.record_train(2, [[Sample()]])
+    assert _present(path) == [0, 1]
+
+
+def _set_journal(path: Path, mode: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {mode}")

@@ -113,12 +113,35 @@ def test_a_log_with_a_second_name_is_read_and_kept(tmp_path: Path) -> None:
     os.link(log, tmp_path / "snapshot")
     with SampleStore.open(path, read_only=True) as store:
         assert len(store.run("run", create=False).rollouts()) == 3
-    with pytest.raises(DatabaseError, match=r"cp -p killed\.db-wal t && mv t killed\.db-wal"):
+    with pytest.raises(
+        DatabaseError, match=r"; close the store everywhere.*cp -p killed\.db-wal t && mv t killed\.db-wal"
+    ):
         SampleStore.open(path)
     shutil.copy2(log, tmp_path / "t")
     os.replace(tmp_path / "t", log)
     with SampleStore.open(path) as store:
         assert len(store.run("run", create=False).rollouts()) == 3
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal", "-shm"])
+def test_a_log_with_a_second_name_of_a_store_that_is_open_is_left_alone_until_it_is_closed(
+    path: Path, tmp_path: Path, suffix: str
+) -> None:
+    """What is recorded while somebody copies the log, and moves the copy to its place, would be lost."""
+    with SampleStore.open(path) as store:
+        run = store.run("run")
+        n_before = len(run.rollouts())
+        run.record_train(1, [[Sample()]])
+        if suffix == "-journal":
+            Path(f"{path}{suffix}").touch()
+        os.link(f"{path}{suffix}", tmp_path / "snapshot")
+        with pytest.raises(DatabaseError, match=r"\(a hard link\).* as well; close the store everywhere"):
+            SampleStore.open(path)
+        run.record_train(2, [[Sample()]])
+    if suffix == "-journal":
+        Path(f"{path}{suffix}").unlink()
+    with SampleStore.open(path) as store:
+        assert len(store.run("run").rollouts()) == n_before + 2
 
 
 def test_a_connection_that_is_opened_later_looks_again(path: Path, precious: Path) -> None:

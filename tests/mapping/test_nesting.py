@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from slime_store import Sample
 from slime_store.errors import BlobCorruptError, UnsupportedValueError
 from slime_store.mapping.nesting import flatten, nest
+from slime_store.testing.contract.opening import opened
+from tests.services.tables import execute
 
 trees = st.recursive(st.builds(Sample), lambda children: st.lists(children) | st.tuples(children), max_leaves=20)
 
@@ -46,3 +48,12 @@ def test_what_is_no_nested_list_of_samples_is_refused_by_its_place(tree: Any) ->
 def test_a_shape_that_does_not_fit_is_damage(shape: str, n: int) -> None:
     with pytest.raises(BlobCorruptError):
         nest(shape, [Sample() for _ in range(n)])
+
+
+def test_an_eval_whose_samples_have_lost_their_shape_is_damaged(store_url: str) -> None:
+    with opened(store_url) as store:
+        run = store.run("run")
+        run.record_eval(0, {"math": {"rewards": [1.0], "samples": [Sample()]}, "none": {"rewards": []}})
+        execute(store_url, "UPDATE eval_datasets SET nesting = NULL")
+        with pytest.raises(BlobCorruptError, match="nothing that says how they nest"):
+            run.load_eval(0)

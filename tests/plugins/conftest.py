@@ -33,6 +33,7 @@ def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Args:
     for name in ("URL", "RUN", "MODE", "ROLLOUT_FUNCTION_PATH", "EVAL_FUNCTION_PATH", "DATA_SOURCE_PATH"):
         monkeypatch.delenv(f"SLIME_STORE_{name}", raising=False)
     (tmp_path / "checkpoints").mkdir()
+    monkeypatch.setattr("slime_store.plugins.spool.own_directory", lambda: tmp_path)
 
     def make(**options: Any) -> Namespace:
         return make_args(tmp_path, **options)

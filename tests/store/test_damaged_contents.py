@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from slime_store import Sample, copy_store
+from slime_store import Sample, SampleStore, copy_store
 from slime_store.errors import BlobCorruptError
 from slime_store.testing import assert_same, make_sample
 from slime_store.testing.contract.opening import opened
 from tests.services.filling import side_files
-from tests.services.tables import execute
+from tests.services.tables import execute, rows
 
 Damage = Callable[[str], None]
 
@@ -73,6 +73,18 @@ def damaged_and_recorded_again(url: str, damage: Damage, n_bytes: int) -> None:
 @pytest.mark.parametrize("n_bytes", [100_000, 2_000_000])
 def test_content_whose_parts_are_gone_or_short_is_stored_anew(postgres_url: str, damage: Damage, n_bytes: int) -> None:
     damaged_and_recorded_again(postgres_url, damage, n_bytes)
+
+
+def test_a_record_that_stores_content_anew_and_one_that_holds_it_do_not_wait_for_each_other(postgres_url: str) -> None:
+    with opened(postgres_url) as store, SampleStore.open(postgres_url, busy_timeout=1) as other:
+        run = store.run("contract")
+        run.record_train(0, content(100_000))
+        digests = [digest for (digest,) in rows(postgres_url, "SELECT digest FROM blobs WHERE digest IS NOT NULL")]
+        without_parts(postgres_url)
+        with store._handle.writing("hold what is shared") as connection:
+            assert store._handle.blobs(connection).known(digests, hold=True) == {}
+            other.run("other").record_train(0, content(100_000))
+        assert_same(run.load_train(0).samples, content(100_000))
 
 
 @pytest.mark.parametrize("damage", [without_parts, with_short_parts])

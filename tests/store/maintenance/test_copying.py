@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,6 @@ from slime_store.testing import assert_same, make_train_output
 from slime_store.testing.contract.opening import loaded_eval, loaded_train, opened
 from tests.services.filling import RUN, make_filled, rich_train, side_files
 from tests.services.tables import counts, execute, rows
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def target_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'target.db'}"
-    else:
-        with request.getfixturevalue("postgres_server").database() as url:
-            yield url
 
 
 def same_content(one: str, other: str) -> None:
