@@ -19,10 +19,10 @@ BUSY_TIMEOUT_SECONDS = 60.0
 
 _SQLITE = "sqlite:///"
 _MASK = "***"
-_SECRET_OPTION = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
+_SECRET_OPTION = re.compile(r"pass|secret|token|key|credential|conninfo|dsn", re.IGNORECASE)
 """Options of a URL's query that hold a secret, or the place of one: password, sslpassword, passfile, sslkey ..."""
 
-_LIKE_A_URL = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?:", re.IGNORECASE)
+_LIKE_A_URL = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?(:|//)", re.IGNORECASE)
 _LIKE_CREDENTIALS = re.compile(
     r"(?![./~])(.*[^\w/])?\w*passw(or)?d\s*=.*|(//|(?![./~]))[^/\s@:]*:[^/\s@]+@[^/\s]+(/\S*)?",
     re.IGNORECASE | re.DOTALL,
@@ -159,17 +159,35 @@ def _read_target(target: str | os.PathLike[str] | URL) -> str:
         return _sqlite(path)
     if "://" not in text:
         if _LIKE_A_URL.match(text):
-            shown = f"{text.partition(':')[0]}:..."  # what follows may be a password
-            raise InvalidUrlError(shown, "two slashes come after the colon; a file of such a name is ./NAME")
-        if isinstance(target, str) and _LIKE_CREDENTIALS.fullmatch(text) and not os.path.lexists(text):
+            shown = f"{re.split('[:/]', text)[0]}..."  # what follows may be a password
+            raise InvalidUrlError(shown, "a colon and two slashes come after the name; a file of such a name is ./NAME")
+        if isinstance(target, str) and _is_like_credentials(text):
             reason = "a server's address is postgresql+psycopg://USER:PASSWORD@HOST/DATABASE; a file is ./NAME"
             raise InvalidUrlError("what was given", reason)
         return _sqlite(text)
+    if text.count("@") > 1:  # the text up to the last one may be the password
+        raise InvalidUrlError(_unread(text), "it has more than one @; in a password, @ is %40 and / is %2F")
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
         raise InvalidUrlError(_unread(text), "the URL cannot be read") from None
     return _postgresql(url)
+
+
+def refuse_address(target: object) -> None:
+    """Refuse a server's address where a file or a folder is asked for: its password would be the name, and shown.
+
+    Raises:
+        InvalidUrlError: it is like one, and no file of that name is there. A file of such a name is ``./NAME``.
+    """
+    if not isinstance(target, str) or target.startswith(("./", "/")) or os.path.lexists(target):
+        return
+    if "://" in target or _LIKE_A_URL.match(target) or _is_like_credentials(target):
+        raise InvalidUrlError("what was given", "a file or a folder is asked for; one of such a name is ./NAME")
+
+
+def _is_like_credentials(text: str) -> bool:
+    return _LIKE_CREDENTIALS.fullmatch(text) is not None and not os.path.lexists(text)
 
 
 def _unread(text: str) -> str:
@@ -192,6 +210,8 @@ def _sqlite(database: str) -> str:
 
 
 def _postgresql(url: URL) -> str:
+    if "@" in (url.host or ""):
+        raise InvalidUrlError(f"{url.drivername}://...", "its host has an @ in it, as if it was the end of a password")
     backend = url.drivername.partition("+")[0]
     if backend not in ("postgresql", "postgres"):
         raise InvalidUrlError(masked(url), f"{backend} is not supported")

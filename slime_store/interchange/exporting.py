@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slime_store.config import refuse_address
 from slime_store.errors import ExportError
 from slime_store.interchange.dumps import Kind
 from slime_store.interchange.files import TEMPLATE, path_of, whole_file
@@ -109,6 +110,7 @@ def export_run(
         ValueError: ``rollout_ids`` names no ids.
         ExportError: there is nothing to write, or several rollouts and one file.
     """
+    refuse_address(target)
     wanted = select_rollouts(run, kind=kind, rollout_ids=rollout_ids, attempt=attempt)
     if not wanted:
         raise ExportError(os.fspath(target), f"run {run.name!r} has no such rollout; see `slime-store rollout list`")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from slime_store.config import refuse_address
 from slime_store.errors import ExportError
 from slime_store.interchange.files import whole_file
 from slime_store.interchange.parquet import GROUP_ROWS, import_pyarrow
@@ -39,6 +40,7 @@ def export_frame(
         ExportError: the file cannot be written, or Parquet has no type for a column.
         MissingPackageError: pyarrow is not installed.
     """
+    refuse_address(target)
     path = "-" if hasattr(target, "write") else os.fspath(target)
     if checked_format(format) == "parquet":
         pa = import_pyarrow()

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from slime_store.config import refuse_address
 from slime_store.database import is_database
 from slime_store.errors import (
     AlreadyImportedError,
@@ -103,6 +104,7 @@ def find_dumps(path: str | os.PathLike[str], kind: Kind | None = None) -> list[P
     Raises:
         InvalidDumpError: nothing is there.
     """
+    refuse_address(path)
     place = Path(path)
     if not place.is_dir():
         if not place.exists():

@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from slime_store.config import refuse_address
 from slime_store.errors import ExportError
 from slime_store.interchange.columns import SKIPPED, Column, attributes_of, choose, is_array
 from slime_store.interchange.files import TEMPLATE, is_folder, path_of, whole_file
@@ -74,6 +75,7 @@ def export_samples(
         ExportError: a file cannot be written; no half of it is left.
         MissingPackageError: pyarrow is not installed.
     """
+    refuse_address(target)
     columns = choose(fields, checked_format(format))
     if format == "parquet":
         import_pyarrow()

@@ -137,14 +137,14 @@ class PluginSettings:
             raise SettingsError(
                 PREFIX + "lineage_ignore", f"expected a list of arguments' names, got {self.lineage_ignore!r}"
             )
-        path = self.url.removeprefix("sqlite:///") if self.url.startswith("sqlite:") else self.url
-        if "://" not in path and not os.path.isabs(path):
-            why = "the rollout manager may land on any node, in any directory"
-            raise SettingsError(PREFIX + "url", f"{self.url!r} is a relative SQLite path, and {why}; give a whole one")
         try:
             config = StoreConfig.parse(self.url)
         except InvalidUrlError as error:
             raise SettingsError(PREFIX + "url", str(error)) from None
+        path = self.url.removeprefix("sqlite:///") if self.url.startswith("sqlite:") else self.url
+        if "://" not in path and not os.path.isabs(path):
+            why = "the rollout manager may land on any node, in any directory"
+            raise SettingsError(PREFIX + "url", f"{self.url!r} is a relative SQLite path, and {why}; give a whole one")
         if config.is_memory:
             raise SettingsError(PREFIX + "url", "an in-memory store does not outlive a crash")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from slime_store.blobs import BlobDirectory, sync_directory
-from slime_store.config import StoreConfig
+from slime_store.config import StoreConfig, refuse_address
 from slime_store.database import copy_pages, engine_config, publish, read, translated
 from slime_store.errors import BackupError
 from slime_store.repositories.blobs import BlobRepository
@@ -68,6 +68,7 @@ def _publish(path: str | os.PathLike[str], fill: Callable[[Path], tuple[str, ...
 
     What killed backups have left in that directory goes first: they may have had the same name.
     """
+    refuse_address(path)
     target = Path(path).expanduser().absolute()
     directory = BlobDirectory.beside(target)
     remove_left_overs(target.parent)

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL
+from sqlalchemy import URL, make_url
 
-from slime_store.config import StoreConfig
+from slime_store.config import StoreConfig, refuse_address
 from slime_store.errors import InvalidUrlError
 
 PASSWORD = "p@ss%2F"
@@ -88,10 +88,33 @@ def test_a_refused_address_shows_no_password() -> None:
 
 
 def test_an_address_that_lacks_a_slash_is_no_file_and_shows_no_password() -> None:
-    for address in ("postgresql+psycopg:/u:hunter2@host/db", "postgres:u:hunter2@host/db"):
+    for address in ("postgresql+psycopg:/u:hunter2@host/db", "postgres:u:hunter2@host/db",
+                    "postgresql+psycopg//u:hunter2@host/db"):  # fmt: skip
         with pytest.raises(InvalidUrlError, match="two slashes") as error:
             StoreConfig.parse(address)
         assert "hunter2" not in str(error.value)
+
+
+def test_half_of_a_password_with_an_at_sign_is_not_taken_for_the_host() -> None:
+    for address in ("postgresql://u:first@second@host/db", "postgresql://u:first@second/three@host/db",
+                    "postgresql://u:fir/st@second?x@host/db", make_url("postgresql://u:first@second@host/db")):  # fmt: skip
+        with pytest.raises(InvalidUrlError) as error:
+            StoreConfig.parse(address)
+        assert "second" not in str(error.value) and "fir" not in str(error.value)
+    assert StoreConfig.parse("postgresql://u:first%40second@host/db").display_url.endswith("://u:***@host/db")
+    assert "hidden" not in StoreConfig.parse("postgresql://host/db?conninfo=password%3Dhidden").display_url
+
+
+def test_an_address_is_no_file_where_a_file_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for address in ("postgresql+psycopg://u:hunter2@h/db", "u:hunter2@h/db", "host=h password=hunter2"):
+        with pytest.raises(InvalidUrlError) as error:
+            refuse_address(address)
+        assert "hunter2" not in str(error.value)
+        refuse_address(f"./{address}")
+        refuse_address(Path(address))
+    for name in ("out/{rollout_id}.pt", "a:b@c d.jsonl", "-", "run@5:1.pt", "C:/x.pt"):
+        refuse_address(name)
 
 
 @pytest.mark.parametrize(
