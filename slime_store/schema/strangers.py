@@ -21,6 +21,7 @@ from slime_store.models import Base
 from slime_store.schema.revisions import VERSION_TABLE
 
 _TABLE = re.compile(r"create\s+table\b", re.IGNORECASE)
+_INDEX = re.compile(r"create\s+(unique\s+)?index\b", re.IGNORECASE)
 _VIEW = re.compile(r"create\s+view\b", re.IGNORECASE)
 _NO_WORDS = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 """Texts, quoted names and comments, as SQLite's tokenizer tells them apart: what begins first hides the others."""
@@ -117,7 +118,7 @@ def _stranger(row: Any) -> str:
         words = re.findall(r"\w+", _NO_WORDS.sub(" ", (each.sql or "").lower())) if is_ours else []
         odd = sorted(_ALTERING.intersection(words))
         return f"table {each.name} with {odd[0].upper()} in it" if odd else ""
-    if each.kind == "index":  # what it is, SQLite says: below
+    if each.kind == "index" and (each.sql is None or _INDEX.match(each.sql)):  # what it does, SQLite says: below
         return ""
     return f"{'virtual table' if each.kind == 'table' else each.kind} {each.name}"
 

@@ -96,8 +96,10 @@ def test_an_address_that_lacks_a_slash_is_no_file_and_shows_no_password() -> Non
 
 
 def test_half_of_a_password_with_an_at_sign_is_not_taken_for_the_host() -> None:
-    for address in ("postgresql://u:first@second@host/db", "postgresql://u:first@second/three@host/db",
-                    "postgresql://u:fir/st@second?x@host/db", make_url("postgresql://u:first@second@host/db")):  # fmt: skip
+    for address in ("postgresql://u:first@second@host/db",
+                    "postgresql://u:first@second/three@host/db",
+                    "postgresql://u:fir/st@second?x@host/db",
+                    make_url("postgresql://u:first@second@host/db")):  # fmt: skip
         with pytest.raises(InvalidUrlError) as error:
             StoreConfig.parse(address)
         assert "second" not in str(error.value) and "fir" not in str(error.value)

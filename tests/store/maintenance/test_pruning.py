@@ -302,6 +302,16 @@ def test_an_attempt_that_is_no_longer_superseded_keeps_its_arrays(
         assert whole(run) == [("train", 0, 1), ("train", 1, 2)]
 
 
+def test_what_is_pinned_while_a_run_is_pruned_stays(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(store_url) as store, opened(store_url) as other:
+        run = store.run(RUN)
+        for rollout_id in range(3):
+            run.record_train(rollout_id, small(rollout_id))
+        meanwhile(monkeypatch, lambda: other.run(RUN).pin(1))
+        assert run.prune(keep_arrays_last=0).n_pruned == 2
+        assert whole(run) == [("train", 1, 1)]
+
+
 def test_the_state_of_a_rollout_is_that_of_its_newest_attempt(store_url: str) -> None:
     with opened(store_url) as store:
         run = store.run(RUN)
