@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slime_store.blobs.directory import BlobDirectory
+from slime_store.codecs.frames import checksum_of
 
 FILE_BYTES = 768 * 1024
 """Payloads of at least this many stored bytes go to side files where there is a directory.
@@ -30,6 +31,7 @@ class Payload:
         n_bytes: stored bytes.
         data: the bytes, or None when they are in a side file.
         file_name: the side file, or None.
+        checksum: of the content, as the bytes have it.
     """
 
     codec: str
@@ -38,6 +40,7 @@ class Payload:
     n_bytes: int
     data: bytes | None
     file_name: str | None
+    checksum: bytes
 
 
 class PayloadWriter:
@@ -57,7 +60,8 @@ class PayloadWriter:
         if self._directory is not None and len(data) >= FILE_BYTES:
             file_name = self._directory.write(data)
             self._written[file_name] = len(data)
-        return Payload(codec, dtype, n_raw_bytes, len(data), None if file_name else data, file_name)
+        kept = None if file_name else data
+        return Payload(codec, dtype, n_raw_bytes, len(data), kept, file_name, checksum_of(data))
 
     @property
     def has_files(self) -> bool:

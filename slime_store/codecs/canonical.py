@@ -29,7 +29,7 @@ Value: TypeAlias = "bool | int | float | str | bytes | datetime | None"
 """What a column holds: ints have 64 bits, times know their offset."""
 
 VERSION = 1
-"""First byte of every digest: another encoding, or other columns in a digest, is another version."""
+"""First byte of a digest, unless it is told otherwise: another encoding, or other columns, is another version."""
 
 DIGEST_BYTES = 16
 
@@ -44,7 +44,6 @@ _TAGS: dict[type[Any], str] = {
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
-_PREFIX = bytes([VERSION])
 _FEW = 4096  # combinations of types whose plan is kept: rows of one table have a handful
 
 
@@ -104,10 +103,10 @@ def encode_values(values: Sequence[Value]) -> bytes:
     return b"".join(parts)
 
 
-def digest_values(values: Sequence[Value]) -> bytes:
+def digest_values(values: Sequence[Value], version: int = VERSION) -> bytes:
     """Return the digest of some values: ``DIGEST_BYTES`` bytes. Costs what ``encode_values`` does, and BLAKE2b.
 
     Raises:
         TypeError, OverflowError: as for ``encode_values``.
     """
-    return _PREFIX + blake2b(encode_values(values), digest_size=DIGEST_BYTES - 1).digest()
+    return bytes([version]) + blake2b(encode_values(values), digest_size=DIGEST_BYTES - 1).digest()

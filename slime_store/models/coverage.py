@@ -2,6 +2,9 @@
 
 This is version 1 of the digests, and frozen: a column more is another version (``codecs/canonical.py``). A test
 compares the lists with the tables.
+
+Rows of ``sample_arrays`` have version 2: the columns of version 1, and the checksum that the pack's bytes end with, so
+that no two packs which fit each other's rows change places unseen. Those recorded before have version 1.
 """
 
 from __future__ import annotations
@@ -92,6 +95,9 @@ OF_ROLLOUT: dict[str, tuple[str, ...]] = {
 }
 """Columns of a rollout's rows by table, in the order in which they are encoded; see ``rollout_digests``."""
 
+ARRAYS_VERSION = 2
+"""Version of the digests of array packs that are recorded now."""
+
 IN_ITSELF: dict[str, tuple[str, ...]] = {
     "runs": ("name", "config", "created_at"),
     "sessions": (
@@ -131,8 +137,8 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "eval_datasets": {"rollout_pk": _PARENT},
     "sample_arrays": {
         "rollout_pk": _PARENT,
-        "data": "the codecs' own checksum",
-        "blob_pk": "another key in a copy; the bytes it leads to have the codecs' own checksum, and fit the layout",
+        "data": "the codecs' own checksum, which the digest covers since version 2",
+        "blob_pk": "another key in a copy; the digest covers the checksum of the bytes it leads to, since version 2",
     },
     "samples": {"rollout_pk": _PARENT},
     "sample_texts": {"rollout_pk": _PARENT, "position": "says whose part it is: both samples' digests differ"},

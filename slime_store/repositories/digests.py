@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Table, select, update
 from slime_store.codecs.canonical import digest_values
 from slime_store.database import insert_rows
 from slime_store.models import RolloutDigestRow, SampleRow
-from slime_store.models.coverage import IN_ITSELF, OF_ROLLOUT, ROW_DIGEST
+from slime_store.models.coverage import ARRAYS_VERSION, IN_ITSELF, OF_ROLLOUT, ROW_DIGEST
 
 Key: TypeAlias = "tuple[Any, ...]"
 """Primary key of a row, but for the rollout's."""
@@ -27,14 +27,29 @@ class RolloutDigests:
         self._taken: dict[str, list[tuple[Key, bytes]]] = {}
         self._samples: list[bytes] = []
 
-    def take(self, model: Any, columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
-        """Take the digests of rows that are given as tuples in the order of ``columns``; more may follow."""
+    def take(
+        self,
+        model: Any,
+        columns: Sequence[str],
+        rows: Iterable[tuple[Any, ...]],
+        checksums: Sequence[bytes] | None = None,
+    ) -> None:
+        """Take the digests of rows that are given as tuples in the order of ``columns``; more may follow.
+
+        Args:
+            model: of the rows.
+            columns: names.
+            rows: any number.
+            checksums: those of array packs.
+        """
         table: Table = model.__table__
         covered = [columns.index(name) for name in OF_ROLLOUT[table.name]]
         keys = [columns.index(name) for name in key_columns(table)]
-        self._taken.setdefault(table.name, []).extend(
-            (tuple([row[at] for at in keys]), digest_values([row[at] for at in covered])) for row in rows
-        )
+        taken = self._taken.setdefault(table.name, [])
+        for number, row in enumerate(rows):
+            values = [row[at] for at in covered]
+            digest = digest_values(values) if checksums is None else array_digest(values, checksums[number])
+            taken.append((tuple([row[at] for at in keys]), digest))
 
     def take_sample(self, values: Sequence[Any]) -> None:
         """Take the digest of the next sample, of ``sample_values``."""
@@ -47,6 +62,11 @@ class RolloutDigests:
         rows = [(rollout_pk, subject, b"".join(each)) for subject, each in digests.items() if each]
         table: Table = RolloutDigestRow.__table__  # type: ignore[assignment]
         insert_rows(connection, table, ("rollout_pk", "subject", "digests"), rows)
+
+
+def array_digest(values: Sequence[Any], checksum: bytes) -> bytes:
+    """Return the digest of the row of an array pack, of its covered columns and the checksum of its bytes."""
+    return digest_values([*values, checksum], ARRAYS_VERSION)
 
 
 def key_columns(table: Table) -> list[str]:

@@ -136,7 +136,8 @@ class SampleRepository:
             data = payload.data if blob_pk is None else None
             span = (pack.field, pack.first_position, pack.last_position)
             rows.append((*span, payload.codec, payload.dtype, pack.layout, payload.n_bytes, data, blob_pk))
-        self._insert(SampleArrayRow, _ARRAY_COLUMNS, rows, digests)
+        digests.take(SampleArrayRow, _ARRAY_COLUMNS, rows, [payload.checksum for _, payload in packs])
+        self._insert(SampleArrayRow, _ARRAY_COLUMNS, rows)
         return blob_pks
 
     # -- reading: one query a table ----------------------------------------------------------------

@@ -61,9 +61,11 @@ def _slime_sample() -> type[Any] | None:
 
 @contextmanager
 def rows_of(what: str) -> Iterator[None]:
-    """Report rows that do not fit each other as damage, whatever they make Python run into."""
+    """Report rows that do not fit each other as damage, whatever they make Python run into, and say whose damage is."""
     try:
         yield
+    except BlobCorruptError as error:
+        raise BlobCorruptError(f"{what}: {error.reason}") from error
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
         if isinstance(error, StoreError):
             raise

@@ -113,7 +113,7 @@ def read_page(
 
     Args:
         handle: the store.
-        row: ``id``, ``layouts`` and ``run`` of the rollout.
+        row: ``id``, ``layouts`` and ``PLACE`` of the rollout.
         positions: at most a few hundred.
         fields: attributes to read; None: all.
         sample_type: class of the samples.
@@ -121,7 +121,7 @@ def read_page(
     Raises:
         ArraysPrunedError: what is asked for was pruned.
     """
-    with handle.reading() as connection, rows_of("a rollout"):
+    with handle.reading() as connection, rows_of(f"{row.kind} rollout {row.rollout_id} of run {row.run!r}"):
         blobs = handle.blobs(connection)
         retention = RetentionRepository(connection, row.run_pk)
         if fields is None or not fields.isdisjoint(ARRAY_FIELDS):  # in this transaction: any time may be the last

@@ -85,6 +85,7 @@ def test_a_huge_number_is_named_and_nothing_is_made_of_it(recorded: str, tmp_pat
                 errors[name] = error
         concerned = {"turns": "iter_samples", "samples of a dataset": "export"}.get(number)
         assert concerned is None or isinstance(errors[concerned], BlobCorruptError), errors
+        assert concerned is None or f"{kind} rollout 0" in str(errors[concerned]), errors
 
     assert exit_code_of(in_little_memory, look, recorded) == 0
 

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from slime_store.codecs.arrays import EncodedArray
+from slime_store.codecs.frames import checksum_of
 from slime_store.errors import BlobCorruptError, StoreError
 from slime_store.mapping.packs import unpack
 from slime_store.store.verification.findings import is_damage, reason_of
@@ -60,6 +61,8 @@ def _values(check: RolloutCheck, row: Row[Any]) -> dict[int, int]:
         check.pack_blobs.add(row.blob_pk)
         with check.handle.reading() as connection:
             data = check.handle.blobs(connection).read(row.blob_pk)[2]
+    if data is not None:
+        check.checksums[row.field, row.first_position] = checksum_of(data)
     if data is None or len(data) != row.n_bytes:
         raise BlobCorruptError(f"{0 if data is None else len(data)} bytes, not {row.n_bytes}")
     encoded = [EncodedArray(row.codec, row.dtype, (), bytes(data))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Row, RowMapping
 
@@ -15,6 +15,7 @@ from slime_store.store.handle import StoreHandle
 from slime_store.store.verification.findings import Findings, Place
 
 T = TypeVar("T")
+Checksums: TypeAlias = "dict[tuple[str, int], bytes]"
 
 
 @dataclass
@@ -32,6 +33,7 @@ class RolloutCheck:
         bytes: stored bytes of texts, documents and packs seen.
         arrays: field -> positions that have a value.
         lost: field -> positions whose pack cannot be decoded.
+        checksums: field and first position -> the checksum at the end of a pack's bytes.
         pack_blobs: blobs that packs are in.
         is_whole: False once something could not be read, so that totals say nothing.
     """
@@ -52,6 +54,7 @@ class RolloutCheck:
     bytes: int = 0
     arrays: dict[str, set[int]] = field(default_factory=dict)
     lost: dict[str, set[int]] = field(default_factory=dict)
+    checksums: Checksums = field(default_factory=dict)
     pack_blobs: set[int] = field(default_factory=set)
 
     @property

@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
+from slime_store import Sample
+from slime_store.codecs.canonical import digest_values
 from slime_store.mapping.encoded import SAMPLE_COLUMNS
 from slime_store.models import Base
 from slime_store.models.base import UTCDateTime
@@ -240,3 +243,49 @@ def test_samples_on_a_page_that_can_be_read_are_compared_when_others_cannot(sqli
         report = store.verify()
     assert [each.samples for each in report.problems if each.code == "unreadable"] == [(2,)]
     assert [each.samples for each in of_digests(report)] == [(5,)]
+
+
+def with_arrays(number: int) -> list[list[Sample]]:
+    """Return samples with arrays that no codec makes smaller, so that those of any two rollouts are equally long."""
+    rng = np.random.default_rng(number)
+    sample = Sample(tokens=[1] * 4000, response_length=4000, loss_mask=rng.integers(0, 2, 4000).tolist())
+    sample.rollout_routed_experts = rng.integers(0, 256, (4000, 50, 4), dtype=np.uint8)  # type: ignore[attr-defined]
+    return [[sample]]
+
+
+@pytest.mark.parametrize("field", ["loss_mask", "rollout_routed_experts"])
+def test_arrays_that_have_taken_anothers_place_are_reported(store_url: str, field: str) -> None:
+    with opened(store_url) as store:
+        run = store.run(RUN)
+        for number in range(2):
+            run.record_train(number, with_arrays(number))
+    arrays, parts, blobs = TABLES["sample_arrays"], TABLES["blob_parts"], TABLES["blobs"]
+    with behind_its_back(store_url) as connection:
+        query = sa.select(arrays).where(arrays.c.field == field).order_by(arrays.c.rollout_pk)
+        one, other = connection.execute(query).all()
+        assert (one.layout, one.n_bytes, one.blob_pk is None) == (other.layout, other.n_bytes, field == "loss_mask")
+        if field == "loss_mask":
+            changed = sa.update(arrays).where(arrays.c.field == field, arrays.c.rollout_pk == one.rollout_pk)
+            connection.execute(changed.values(data=other.data))
+        else:
+            connection.execute(sa.delete(parts).where(parts.c.blob_pk == one.blob_pk))
+            connection.execute(sa.update(parts).where(parts.c.blob_pk == other.blob_pk).values(blob_pk=one.blob_pk))
+            named = sa.select(blobs.c.file_name).where(blobs.c.id == other.blob_pk).scalar_subquery()
+            connection.execute(sa.update(blobs).where(blobs.c.id == one.blob_pk).values(file_name=named))
+    with opened(store_url, read_only=True) as store:
+        (problem,) = of_digests(store.verify())
+    assert (problem.rollout_id, problem.samples) == (0, (0,)) and field in problem.what
+
+
+def test_arrays_whose_digests_were_taken_without_their_content_are_sound(store_url: str) -> None:
+    with opened(store_url) as store:
+        run = store.run(RUN)
+        run.record_train(0, with_arrays(0))
+    digests, arrays = TABLES["rollout_digests"], TABLES["sample_arrays"]
+    with behind_its_back(store_url) as connection:
+        covered = [arrays.c[name] for name in OF_ROLLOUT["sample_arrays"]]
+        rows = connection.execute(sa.select(*covered).order_by(arrays.c.field, arrays.c.first_position)).all()
+        earlier = b"".join(digest_values(list(row)) for row in rows)
+        connection.execute(sa.update(digests).where(digests.c.subject == "sample_arrays").values(digests=earlier))
+    with opened(store_url, read_only=True) as store:
+        assert store.verify().ok
