@@ -28,6 +28,8 @@ from slime_store.errors import BlobCorruptError, BlobMissingError
 
 _NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{32}\.blob")
 _TEMPORARY = ".tmp"
+_WRITES = 3
+"""How often a file is written that is removed under way."""
 _READING = os.O_RDONLY | os.O_CLOEXEC
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS, whose fsync leaves data in the drive's memory
 
@@ -50,7 +52,16 @@ class BlobDirectory:
         return cls(real.with_name(real.name + "-blobs"))
 
     def write(self, data: bytes) -> str:
-        """Write a file durably and return its name."""
+        """Write a file durably and return its name.
+
+        A process that was stopped for long finds that somebody took its file for what a crash had left: it writes anew.
+        """
+        for _ in range(_WRITES - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return self._written(data)
+        return self._written(data)
+
+    def _written(self, data: bytes) -> str:
         token = uuid.uuid4().hex
         name = f"{token[:2]}/{token}.blob"
         path = self.root / name

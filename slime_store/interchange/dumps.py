@@ -4,6 +4,8 @@ Such a file is a dict of ``rollout_id``, ``samples`` (dicts of ``Sample.to_dict`
 It does not say whether it is of a training rollout or an eval (the file's name does), how the samples lay in lists, or
 to which dataset they belonged. The rules by which this is inferred:
 
+* **Kind**: a file with ``eval_`` before its number is an eval, unless a letter stands before that, as in
+  ``retrieval_40``; so is one that says the names of its datasets.
 * **Groups**: neighbours with the same ``group_index`` are a group; a sample without one is a group of its own. Where
   two samples of a group share a ``Sample.rollout_id``, they are segments of one execution, and every execution of that
   group becomes a list. The order of the samples never changes.
@@ -16,7 +18,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -26,12 +29,13 @@ import numpy as np
 from slime_store.errors import InvalidDumpError
 from slime_store.interchange.restricted import TorchArchive, read_archive
 from slime_store.interchange.saying import shown
-from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample
+from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample, iter_leaf_samples
 from slime_store.types.duck import is_sample
 
 Kind = Literal["train", "eval"]
 
 _NUMBER = re.compile(r"(?P<eval>(?<![a-zA-Z])eval_)?(?P<number>\d+)\D*$")
+_PERHAPS_EVAL = re.compile(r"[a-zA-Z]eval_\d+\D*$")
 _KNOWN_KEYS = ("rollout_id", "samples", "metrics", "datasets")
 
 
@@ -76,7 +80,7 @@ def read_dump(
 
     Args:
         source: a file, or one that is mapped already.
-        kind: what it is of; None: as its name says.
+        kind: what it is of; None: as its name, or what it holds, says.
         trust: let torch unpickle it, which runs whatever code it holds.
         strict: refuse samples with an unknown ``status``, or without one. Otherwise an unknown word is kept as it is,
             and a missing one is slime's default.
@@ -97,10 +101,21 @@ def read_dump(
         raise InvalidDumpError(
             archive.path, f"its rollout_id is {shown(rollout_id)}, and its name has no number either"
         )
+    if kind is None and _sizes(content.get("datasets"), len(content["samples"])) is not None:
+        named_kind = "eval"
     try:
-        return _Reader(archive.path, kind or named_kind, strict).read(rollout_id, content)
+        dump = _Reader(archive.path, kind or named_kind, strict).read(rollout_id, content)
+        return dump if kind is not None else replace(dump, notes=(*dump.notes, *_doubts(archive.path, dump)))
     except RecursionError:
         raise InvalidDumpError(archive.path, "its samples are in lists that nest too deeply") from None
+
+
+def _doubts(path: str, dump: Dump) -> Iterator[str]:
+    """Yield what to say of a file that slime may have called so because it is an eval: their samples have no group."""
+    if isinstance(dump.output, RolloutFnTrainOutput) and _PERHAPS_EVAL.search(Path(path).stem):
+        samples = iter_leaf_samples(dump.output.samples)
+        if all(getattr(sample, "group_index", None) is None for sample in samples):
+            yield "its name may mean an eval; it counts as a training rollout, unless the kind is given"
 
 
 class _Reader:
@@ -197,15 +212,21 @@ def infer_datasets(samples: list[Any], named: Any = None) -> dict[str, dict[str,
     ``rewards`` and ``truncated`` are filled in from the samples; ``rewards`` is left out where a reward is a dict,
     since nobody knows which of its entries was meant.
     """
-    if not isinstance(named, dict) or not all(type(n) is int and n >= 0 for n in named.values()):
-        named = None
-    if named is None or sum(named.values()) != len(samples):
-        named = {f"eval_{i}": n for i, n in enumerate(_dataset_sizes(samples))}
+    sizes = _sizes(named, len(samples))
+    if sizes is None:
+        sizes = {f"eval_{i}": n for i, n in enumerate(_dataset_sizes(samples))}
     data, start = {}, 0
-    for name, n in named.items():
+    for name, n in sizes.items():
         data[name] = _dataset(samples[start : start + n])
         start += n
     return data
+
+
+def _sizes(named: Any, n_samples: int) -> dict[Any, int] | None:
+    """Return how many samples each dataset has, by name, if a file says that of as many samples as it has."""
+    if not isinstance(named, dict) or not all(type(n) is int and n >= 0 for n in named.values()):
+        return None
+    return named if sum(named.values()) == n_samples else None
 
 
 def _dataset_sizes(samples: list[Any]) -> list[int]:

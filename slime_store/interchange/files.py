@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,8 +70,8 @@ def path_of(target: str | os.PathLike[str], kind: str, rollout_id: int, suffix: 
     """Return the file that a template, or a folder, means for one rollout.
 
     Args:
-        target: a name in which ``{rollout_id}`` stands for the id, with ``eval_`` before it for an eval, as in slime;
-            or a folder, for ``{rollout_id}<suffix>`` in it.
+        target: a name in which ``{rollout_id}`` stands for the id, with ``eval_`` before it for an eval, as in slime,
+            but ``_eval_`` after a letter, so that it is known for one; or a folder, for ``{rollout_id}<suffix>`` in it.
         kind: "train" or "eval".
         rollout_id: which rollout.
         suffix: of the files in a folder, such as ".pt".
@@ -78,7 +79,9 @@ def path_of(target: str | os.PathLike[str], kind: str, rollout_id: int, suffix: 
     text = os.fspath(target)
     if is_folder(text):
         text = os.path.join(text, f"{TEMPLATE}{suffix}")
-    return Path(text.replace(TEMPLATE, ("eval_" if kind == "eval" else "") + str(rollout_id)))
+    if kind == "eval":
+        text = re.sub(r"(?<=[a-zA-Z])(?=\{rollout_id\})", "_", text).replace(TEMPLATE, f"eval_{TEMPLATE}")
+    return Path(text.replace(TEMPLATE, str(rollout_id)))
 
 
 def is_folder(target: str | os.PathLike[str]) -> bool:

@@ -137,10 +137,11 @@ def import_file(
             known = find_import(run, digest, chosen, number)
             if known is not None:
                 raise AlreadyImportedError(run.name, chosen, number, known)
-        dump = read_dump(archive, kind=chosen, trust=trust, strict=strict)
+        dump = read_dump(archive, kind=kind, trust=trust, strict=strict)
         return _recorded(name, dump, _record(run, name, digest, dump, strict))
     except AlreadyImportedError as known:
-        return ImportedFile(name, "skipped", chosen, known.rollout_id, known.attempt, reason=str(known))
+        there: Kind = "eval" if known.kind == "eval" else "train"
+        return ImportedFile(name, "skipped", there, known.rollout_id, known.attempt, reason=str(known))
     except (ReadOnlyStoreError, StoreClosedError, DatabaseError):
         raise
     except StoreError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from pathlib import Path
@@ -24,6 +25,25 @@ def test_what_is_written_is_read_until_it_is_removed(tmp_path: Path) -> None:
     directory.remove(name)
     with pytest.raises(BlobMissingError):
         directory.read(name)
+
+
+@pytest.mark.parametrize("gone", ["file", "directories"])
+def test_what_is_removed_while_it_is_written_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    """As by somebody who takes it for what a killed process has left, since the writer was stopped for long."""
+    directory, original, seen = BlobDirectory(tmp_path / "blobs"), os.rename, []
+
+    def rename(source: Path, target: Path) -> None:
+        if not seen:
+            seen.append(source)
+            source.unlink() if gone == "file" else shutil.rmtree(tmp_path / "blobs")
+        original(source, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    name = directory.write(b"content")
+    assert seen and directory.read(name) == b"content"
+    assert list(directory.names()) == [name] and not list(directory.temporary())
 
 
 def test_reading_makes_no_directory(tmp_path: Path) -> None:

@@ -138,6 +138,24 @@ def test_a_kind_that_the_name_does_not_say_can_be_given(tmp_path: Path) -> None:
     assert read_dump(file, kind="eval").output.data.keys() == {"eval_0"}  # type: ignore[union-attr]
 
 
+def test_a_file_that_names_its_datasets_is_an_eval_whatever_it_is_called(tmp_path: Path) -> None:
+    content = dump_of([make_sample(0), make_sample(1)], 12)
+    assert read_dump(saved(tmp_path / "stepeval_12.pt", content | {"datasets": {"aime": 2}})).kind == "eval"
+    for datasets in ({"aime": 3}, {"aime": "2"}, ["aime"]):  # another program's
+        dump = read_dump(saved(tmp_path / "12.pt", content | {"datasets": datasets}))
+        assert (dump.kind, dump.extras) == ("train", {"datasets": datasets})
+
+
+@pytest.mark.parametrize(("group_index", "is_noted"), [(None, True), (3, False)])
+def test_a_name_that_may_mean_an_eval_is_noted(tmp_path: Path, group_index: Any, is_noted: bool) -> None:
+    """As of ``--save-debug-rollout-data rollout{rollout_id}.pt``, where slime puts eval_ before the number."""
+    file = saved(tmp_path / "rollouteval_40.pt", dump_of([make_sample(0, group_index=group_index)], 40))
+    dump = read_dump(file)
+    assert (dump.kind, bool(dump.notes)) == ("train", is_noted)
+    assert not is_noted or "may mean an eval" in dump.notes[0]
+    assert read_dump(file, kind="train").notes == ()
+
+
 def test_what_else_a_file_holds_at_its_top_is_kept_and_written_back(store_url: str, tmp_path: Path) -> None:
     extras = {"metadata": {"lag": 2, "ids": (1, 2)}, "torch_version": "2.6", 3: None}
     metrics = {"reward": 0.5}

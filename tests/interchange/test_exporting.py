@@ -50,6 +50,24 @@ def test_i6_an_eval_gets_its_prefix_and_keeps_its_datasets_here(store_url: str, 
         assert_same(again.output, output)
 
 
+@pytest.mark.parametrize(
+    "name", ["step{rollout_id}.pt", "medi{rollout_id}.pt", "step_{rollout_id}.pt", "{rollout_id}.pt"]
+)
+def test_an_eval_comes_back_as_one_whatever_stands_before_its_number(
+    sqlite_url: str, tmp_path: Path, name: str
+) -> None:
+    train, evaluated = make_train_output(1, 2), make_eval_output()
+    with run_of(sqlite_url) as run, run_of(sqlite_url, "other") as other:
+        run.record_train(40, train)
+        run.record_eval(40, evaluated)
+        export_run(run, tmp_path / "out" / name)
+        for action in ("recorded", "skipped"):
+            done = import_path(other, tmp_path / "out").files
+            assert sorted((each.action, each.kind) for each in done) == [(action, "eval"), (action, "train")]
+        assert_same(other.load_train(40), train)
+        assert_same(other.load_eval(40), evaluated)
+
+
 def test_i6_a_literal_name_a_folder_and_several_rollouts(store_url: str, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
