@@ -239,6 +239,9 @@ class RunReader:
     ) -> ResumePoint:
         """Return where the run goes on after a crash.
 
+        The state is that of the rollout to go on from: of the attempt after which the checkpoint was saved, or of the
+        last one to be adopted. What did not follow that very attempt, since training went back meanwhile, is refused.
+
         Args:
             checkpoint_rollout_id: the rollout of the checkpoint that training starts from, -1 for none; default: the
                 checkpoint noted last (``run.recovery.record_checkpoint``), or the start.

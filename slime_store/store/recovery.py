@@ -76,6 +76,8 @@ class Recovery:
     def load_state(self, rollout_id: int, *, attempt: int | None = None, sample_type: type[Any] | None = None) -> Any:
         """Return the data source's state that was recorded with a train rollout, or None.
 
+        Where no attempt is given: of the one after which a checkpoint was saved last, else of the newest.
+
         Raises:
             ArraysPrunedError: it held tensors or samples, which were pruned.
         """
