@@ -107,6 +107,7 @@ def test_an_address_that_lacks_a_slash_is_no_file_and_shows_no_password() -> Non
         "server=h;PASSWD=S3cret",
         "u:S3cret@h/db",
         "//u:S3cret@h/db",
+        "postgresql+psycopg//u:S3cret@h/db",
         ":S3cret@h",
     ],
 )
