@@ -24,7 +24,7 @@ _SECRET_OPTION = re.compile(r"pass|secret|token|key|credential|conninfo|dsn", re
 
 _LIKE_A_URL = re.compile(r"(postgres(ql)?|sqlite)(\+\w+)?(:|//)", re.IGNORECASE)
 _LIKE_CREDENTIALS = re.compile(
-    r"(?![./~])(.*[^\w/])?\w*passw(or)?d\s*=.*|(//|(?![./~]))[^/\s@:]*:[^/\s@]+@[^/\s]+(/\S*)?",
+    r"(?![./~])(.*[^\w/])?\w*passw(or)?d\s*=.*|([\w+]*//|(?![./~]))[^/\s@:]*:[^/\s@]+@[^/\s]+(/\S*)?",
     re.IGNORECASE | re.DOTALL,
 )
 """A server's address in other forms than a URL: whatever has a ``password=``, and ``user:password@host/database``.

@@ -132,6 +132,7 @@ def test_an_address_is_no_file_where_a_file_is_asked_for(tmp_path: Path, monkeyp
         "server=h;PASSWD=S3cret",
         "u:S3cret@h/db",
         "//u:S3cret@h/db",
+        "postgresql+psycopg//u:S3cret@h/db",
         ":S3cret@h",
     ],
 )
