@@ -18,7 +18,7 @@ from slime_store.errors import StoreFullError, UnsupportedValueError
 from slime_store.plugins.guard import log, warn
 from slime_store.plugins.settings import PluginSettings
 from slime_store.store import SampleStore
-from slime_store.store.one_file import gather, open_one_file
+from slime_store.store.one_file import gather, one_file_store
 
 if TYPE_CHECKING:
     from slime_store.plugins.recorder import Storable
@@ -148,7 +148,7 @@ class _Place:
         if self._store is None:
             directory = self._directory()
             self.path = self._next_path(directory)
-            self._store, self._is_noted = open_one_file(self.path), False
+            self._store, self._is_noted = one_file_store(self.path), False
         return self._store
 
     def _next_path(self, directory: Path) -> Path:

@@ -8,18 +8,19 @@ from pathlib import Path
 
 from slime_store.config import StoreConfig
 from slime_store.database import truncate_log
+from slime_store.store.handle import StoreHandle
 from slime_store.store.sample_store import SampleStore
 
 _POLL_SECONDS = 0.05
 
 
-def open_one_file(path: Path) -> SampleStore:
-    """Open or make a store that is written without side files; see ``gather`` for its log.
+def one_file_store(path: Path) -> SampleStore:
+    """Return a store that is written without side files; see ``gather`` for its log. It is opened, or made, when used.
 
     Raises:
-        StoreError: as for ``SampleStore.open``.
+        InvalidUrlError: the path does not name a store.
     """
-    return SampleStore._at(replace(StoreConfig.parse(path), side_files=False))
+    return SampleStore(StoreHandle(replace(StoreConfig.parse(path), side_files=False)))
 
 
 def gather(store: SampleStore, patience_seconds: float) -> bool:

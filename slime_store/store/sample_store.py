@@ -59,10 +59,7 @@ class SampleStore:
             SchemaError: it is newer, damaged, another program's, or outdated and ``read_only``; it was not touched.
             DatabaseError: the database cannot be reached.
         """
-        return cls._at(StoreConfig.parse(url, read_only=read_only, busy_timeout=busy_timeout))
-
-    @classmethod
-    def _at(cls, config: StoreConfig) -> SampleStore:
+        config = StoreConfig.parse(url, read_only=read_only, busy_timeout=busy_timeout)
         handle = StoreHandle(config)
         try:
             handle.engine  # noqa: B018 - checks the schema
