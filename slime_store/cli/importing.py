@@ -60,7 +60,7 @@ def import_dumps(
     try:
         with opener.writing_run(run_name) as run, Progress("importing") as progress:
             for number, file in enumerate(files, 1):
-                done += import_any(run, file, kind=kind, from_run=from_run, trust=trust, strict=strict)
+                done += import_any(run, file, from_run=from_run, trust=trust, strict=strict)
                 progress(number, len(files))
     finally:  # also where the database fails halfway: these are recorded
         write_rows(_COLUMNS, done, form)

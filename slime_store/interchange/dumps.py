@@ -4,8 +4,7 @@ Such a file is a dict of ``rollout_id``, ``samples`` (dicts of ``Sample.to_dict`
 It does not say whether it is of a training rollout or an eval (the file's name does), how the samples lay in lists, or
 to which dataset they belonged. The rules by which this is inferred:
 
-* **Kind**: a file with ``eval_`` before its number is an eval, unless a letter stands before that, as in
-  ``retrieval_40``; so is one that says the names of its datasets.
+* **Kind**: a file that says the names of its datasets is an eval; else its name tells, see ``dump_names``.
 * **Groups**: neighbours with the same ``group_index`` are a group; a sample without one is a group of its own. Where
   two samples of a group share a ``Sample.rollout_id``, they are segments of one execution, and every execution of that
   group becomes a list. The order of the samples never changes.
@@ -17,25 +16,20 @@ to which dataset they belonged. The rules by which this is inferred:
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from slime_store.errors import InvalidDumpError
+from slime_store.interchange.dump_names import DumpName, Kind, name_of
 from slime_store.interchange.restricted import TorchArchive, read_archive
 from slime_store.interchange.saying import shown
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample, iter_leaf_samples
 from slime_store.types.duck import is_sample
 
-Kind = Literal["train", "eval"]
-
-_NUMBER = re.compile(r"(?P<eval>(?<![a-zA-Z])eval_)?(?P<number>\d+)\D*$")
-_PERHAPS_EVAL = re.compile(r"[a-zA-Z]eval_\d+\D*$")
 _KNOWN_KEYS = ("rollout_id", "samples", "metrics", "datasets")
 
 
@@ -61,14 +55,6 @@ class Dump:
     notes: tuple[str, ...] = ()
 
 
-def name_of(path: str | os.PathLike[str]) -> tuple[Kind, int | None]:
-    """Return what a file's name says: ``eval_40.pt`` is an eval, and the last number is that of the rollout."""
-    match = _NUMBER.search(Path(path).stem)
-    if match is None:
-        return "train", None
-    return "eval" if match["eval"] else "train", int(match["number"])
-
-
 def read_dump(
     source: str | os.PathLike[str] | TorchArchive,
     *,
@@ -80,7 +66,7 @@ def read_dump(
 
     Args:
         source: a file, or one that is mapped already.
-        kind: what it is of; None: as its name, or what it holds, says.
+        kind: what it is of; None: an eval if it has ``datasets``, which this package exports, else as its name says.
         trust: let torch unpickle it, which runs whatever code it holds.
         strict: refuse samples with an unknown ``status``, or without one. Otherwise an unknown word is kept as it is,
             and a missing one is slime's default.
@@ -90,32 +76,39 @@ def read_dump(
         InvalidDumpError: it is no dump, or damaged.
     """
     archive = source if isinstance(source, TorchArchive) else TorchArchive(source)
-    named_kind, number = name_of(archive.path)
     content = read_archive(archive, trust=trust)
     if isinstance(content, (list, tuple)):  # the samples alone
         content = {"samples": content}
     if not isinstance(content, dict) or not isinstance(content.get("samples"), (list, tuple)):
         raise InvalidDumpError(archive.path, "it holds no list of samples, so it is not a rollout dump")
-    rollout_id = content.get("rollout_id", number)
+    rollout_id = content.get("rollout_id", name_of(archive.path).number)
     if type(rollout_id) is not int or not -(2**63) <= rollout_id < 2**63:
         raise InvalidDumpError(
             archive.path, f"its rollout_id is {shown(rollout_id)}, and its name has no number either"
         )
-    if kind is None and _sizes(content.get("datasets"), len(content["samples"])) is not None:
-        named_kind = "eval"
+    name = name_of(archive.path, rollout_id)
     try:
-        dump = _Reader(archive.path, kind or named_kind, strict).read(rollout_id, content)
-        return dump if kind is not None else replace(dump, notes=(*dump.notes, *_doubts(archive.path, dump)))
+        dump = _Reader(archive.path, kind or _kind_of(content, name), strict).read(rollout_id, content)
+        return dump if kind is not None else replace(dump, notes=(*dump.notes, *_doubts(name, dump)))
     except RecursionError:
         raise InvalidDumpError(archive.path, "its samples are in lists that nest too deeply") from None
 
 
-def _doubts(path: str, dump: Dump) -> Iterator[str]:
+def _kind_of(content: dict[Any, Any], name: DumpName) -> Kind:
+    samples = content["samples"]
+    is_flat = not any(isinstance(each, (list, tuple)) for each in samples)
+    return "eval" if is_flat and _sizes(content.get("datasets"), len(samples)) is not None else name.kind
+
+
+def _doubts(name: DumpName, dump: Dump) -> Iterator[str]:
     """Yield what to say of a file that slime may have called so because it is an eval: their samples have no group."""
-    if isinstance(dump.output, RolloutFnTrainOutput) and _PERHAPS_EVAL.search(Path(path).stem):
+    if isinstance(dump.output, RolloutFnTrainOutput) and name.template is not None:
         samples = iter_leaf_samples(dump.output.samples)
         if all(getattr(sample, "group_index", None) is None for sample in samples):
-            yield "its name may mean an eval; it counts as a training rollout, unless the kind is given"
+            yield (
+                f"its name may mean an eval, as slime's template {name.template} makes them; it counts as a training "
+                "rollout, unless the kind is given (kind='eval', `--kind eval`)"
+            )
 
 
 class _Reader:

@@ -10,7 +10,7 @@ from typing import Any
 
 from slime_store.config import refuse_address
 from slime_store.errors import ExportError
-from slime_store.interchange.dumps import Kind
+from slime_store.interchange.dump_names import Kind
 from slime_store.interchange.files import TEMPLATE, path_of, whole_file
 from slime_store.interchange.portable import PortableSamples
 from slime_store.store import Run

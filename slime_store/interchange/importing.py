@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from slime_store.config import refuse_address
 from slime_store.database import is_database
@@ -18,7 +19,8 @@ from slime_store.errors import (
     StoreClosedError,
     StoreError,
 )
-from slime_store.interchange.dumps import Dump, Kind, name_of, read_dump
+from slime_store.interchange.dump_names import Kind, name_of
+from slime_store.interchange.dumps import Dump, read_dump
 from slime_store.interchange.reports import ImportedFile, ImportReport
 from slime_store.interchange.restricted import TorchArchive
 from slime_store.interchange.saying import cut, told
@@ -34,6 +36,20 @@ _OF_THE_FILE = (ArithmeticError, AssertionError, AttributeError, LookupError, Ru
 
 DUMP_FOLDER = "rollout_data"
 """Where slime's ``--dump-details`` puts the rollouts, beside folders of other things."""
+
+
+class FoundFile(NamedTuple):
+    """A file that is to be imported.
+
+    Attributes:
+        path: the file.
+        kind: what it is of; None: what it says itself.
+        only: leave it out if it is not of this kind.
+    """
+
+    path: Path
+    kind: Kind | None = None
+    only: Kind | None = None
 
 
 def import_path(
@@ -72,34 +88,28 @@ def import_path(
     files = find_dumps(path, kind)
     done: list[ImportedFile] = []
     for number, file in enumerate(files, 1):
-        done += import_any(run, file, kind=kind, from_run=from_run, trust=trust, strict=strict)
+        done += import_any(run, file, from_run=from_run, trust=trust, strict=strict)
         if progress is not None and done:
             progress(number, len(files), done[-1])
     return ImportReport(tuple(done))
 
 
 def import_any(
-    run: Run,
-    file: Path,
-    *,
-    kind: Kind | None = None,
-    from_run: str | None = None,
-    trust: bool = False,
-    strict: bool = False,
+    run: Run, file: FoundFile, *, from_run: str | None = None, trust: bool = False, strict: bool = False
 ) -> list[ImportedFile]:
     """Record what one file holds, a dump or the rollouts of a store; arguments and errors as for ``import_path``."""
-    if not is_database(file):
-        return [import_file(run, file, kind=kind, trust=trust, strict=strict)]
+    if not is_database(file.path):
+        return [done] if (done := _import_dump(run, file, trust, strict)) is not None else []
     try:
-        return import_store(run, file, from_run=from_run, strict=strict)
+        return import_store(run, file.path, from_run=from_run, strict=strict)
     except SchemaError as error:  # an SQLite file, but no store that can be read here
-        return [ImportedFile(os.fspath(file), "failed", kind or "train", reason=str(error))]
+        return [ImportedFile(os.fspath(file.path), "failed", file.kind or "train", reason=str(error))]
     except InvalidDumpError as error:
-        return [ImportedFile(os.fspath(file), "failed", kind or "train", reason=error.reason)]
+        return [ImportedFile(os.fspath(file.path), "failed", file.kind or "train", reason=error.reason)]
 
 
-def find_dumps(path: str | os.PathLike[str], kind: Kind | None = None) -> list[Path]:
-    """Return the dumps at a path in the order in which they are imported.
+def find_dumps(path: str | os.PathLike[str], kind: Kind | None = None) -> list[FoundFile]:
+    """Return the dumps at a path in the order in which they are imported; arguments as for ``import_path``.
 
     Raises:
         InvalidDumpError: nothing is there.
@@ -109,39 +119,44 @@ def find_dumps(path: str | os.PathLike[str], kind: Kind | None = None) -> list[P
     if not place.is_dir():
         if not place.exists():
             raise InvalidDumpError(os.fspath(path), "there is no such file or folder")
-        return [place]
+        return [FoundFile(place, kind)]
     folder = place / DUMP_FOLDER if (place / DUMP_FOLDER).is_dir() else place
     found = sorted(folder.glob("*.pt"), key=_order)
-    chosen = [file for file in found if kind in (None, name_of(file)[0])]
+    chosen = [FoundFile(file, only=kind) for file in found if _may_be(file, kind)]
     if not chosen:
         what = "dump" if kind is None else f"{kind} dump"
         raise InvalidDumpError(os.fspath(folder), f"the folder holds no {what} (*.pt)")
     return chosen
 
 
-def import_file(
-    run: Run, path: str | os.PathLike[str], *, kind: Kind | None = None, trust: bool = False, strict: bool = False
-) -> ImportedFile:
-    """Record one dump; arguments as for ``import_path``.
+def _may_be(file: Path, kind: Kind | None) -> bool:
+    name = name_of(file)
+    return kind in (None, name.kind) or name.template is not None
+
+
+def _import_dump(run: Run, file: FoundFile, trust: bool, strict: bool) -> ImportedFile | None:
+    """Record one dump; None: it is not of the kind that was asked for.
 
     Raises:
         ReadOnlyStoreError, DatabaseError: as for ``import_path``; all other errors are in the result.
     """
-    name = os.fspath(path)
-    expected, number = name_of(name)
-    chosen = kind or expected
+    name = os.fspath(file.path)
+    expected, number, _ = name_of(name)
+    chosen = file.kind or expected
     try:
         archive = TorchArchive(name)
         digest = archive.digest()
-        if number is not None and number < 2**63:  # the usual case: no need to read it
+        if number is not None and number < 2**63 and file.only in (None, chosen):  # the usual case: no need to read it
             known = find_import(run, digest, chosen, number)
             if known is not None:
                 raise AlreadyImportedError(run.name, chosen, number, known)
-        dump = read_dump(archive, kind=kind, trust=trust, strict=strict)
+        dump = read_dump(archive, kind=file.kind, trust=trust, strict=strict)
+        if file.only not in (None, dump.kind):
+            return None
         return _recorded(name, dump, _record(run, name, digest, dump, strict))
-    except AlreadyImportedError as known:
-        there: Kind = "eval" if known.kind == "eval" else "train"
-        return ImportedFile(name, "skipped", there, known.rollout_id, known.attempt, reason=str(known))
+    except AlreadyImportedError as error:
+        kind: Kind = "eval" if error.kind == "eval" else "train"
+        return ImportedFile(name, "skipped", kind, error.rollout_id, error.attempt, reason=str(error))
     except (ReadOnlyStoreError, StoreClosedError, DatabaseError):
         raise
     except StoreError as error:
@@ -175,5 +190,5 @@ def _recorded(name: str, dump: Dump, info: RolloutInfo) -> ImportedFile:
 
 
 def _order(file: Path) -> tuple[bool, int, bool, str]:
-    kind, number = name_of(file)
+    kind, number, _ = name_of(file)
     return number is None, number or 0, kind == "eval", file.name

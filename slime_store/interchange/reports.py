@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from slime_store.interchange.dumps import Kind
+from slime_store.interchange.dump_names import Kind
 
 
 @dataclass(frozen=True)

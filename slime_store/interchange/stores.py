@@ -13,7 +13,7 @@ from slime_store.errors import (
     InvalidDumpError,
     UnsupportedValueError,
 )
-from slime_store.interchange.dumps import Kind
+from slime_store.interchange.dump_names import Kind
 from slime_store.interchange.reports import ImportedFile
 from slime_store.store import Run, SampleStore
 from slime_store.store.imports import (

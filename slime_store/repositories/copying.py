@@ -21,11 +21,13 @@ from slime_store.models import (
     Base,
     BlobReferenceRow,
     BlobRow,
+    ImportRow,
     PromptRow,
     RolloutRow,
     RunRow,
     SampleArrayRow,
     SampleRow,
+    SessionRow,
 )
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.repositories.prompts import PromptRepository
@@ -46,6 +48,19 @@ OF_RUNS = [
 _FIXED = ("id", "run_pk", "session_pk", "kind", "rollout_id", "attempt", "started_at")
 IDENTITY = (*_FIXED, "status", "n_bytes", "pruned_at")
 """Columns of ``rollouts`` that tell whether two stores hold the same recording (the first), in the same state."""
+
+_WRITERS: dict[str, tuple[Any, ...]] = {
+    "run": (RunRow.id, RunRow.name, RunRow.created_at),
+    "session": (
+        SessionRow.id,
+        SessionRow.pid,
+        SessionRow.run_pk,
+        SessionRow.ordinal,
+        SessionRow.host,
+        SessionRow.started_at,
+    ),
+}
+"""By what a run or session is known to be the same in two stores."""
 
 _NARROW, _WIDE = 1000, 16  # rows at a time; a wide one may have megabytes
 _WIDE_TABLES = {"sample_arrays", "sample_texts", "sample_documents", "rollout_states", "eval_datasets", "imports"}
@@ -73,6 +88,17 @@ class CopyRepository:
         query = select(*[_ROLLOUTS.c[name] for name in IDENTITY]).order_by(_ROLLOUTS.c.id)
         return {row[0]: tuple(row) for row in self.connection.execute(query)}
 
+    def imported(self) -> set[int]:
+        """Return the keys of the rollouts that were imported."""
+        return set(self.connection.execute(select(ImportRow.rollout_pk)).scalars())
+
+    def writers(self) -> set[tuple[Any, ...]]:
+        """Return every ("run", key, name, ...) and ("session", key, pid, ...): the same in two stores if all of it is.
+
+        Whoever records has a session of his own, so this tells whether anybody else has. Reads narrow columns only.
+        """
+        return {(kind, *row) for kind, columns in _WRITERS.items() for row in self.connection.execute(select(*columns))}
+
     def last_key(self) -> int:
         """Return a key that no rollout has exceeded that was ever in this store."""
         if self.connection.dialect.name == "postgresql":
@@ -87,15 +113,10 @@ class CopyRepository:
         row = self.connection.execute(query).one_or_none()
         return None if row is None else tuple(row)
 
-    def hold_runs(self) -> None:
-        """Let nobody begin a session of a run that is here until the transaction ends."""
-        self.connection.execute(select(RunRow.id).order_by(RunRow.id).with_for_update()).all()
-
-    def rows(self, table: Table, names: Sequence[str] | None = None) -> dict[tuple[Any, ...], dict[str, Any]]:
-        """Return the rows of one of OF_RUNS by primary key, with all columns or some."""
+    def rows(self, table: Table) -> dict[tuple[Any, ...], dict[str, Any]]:
+        """Return the rows of one of OF_RUNS by primary key."""
         keys = [column.name for column in table.primary_key.columns]
-        columns = table.columns if names is None else [table.c[name] for name in (*keys, *names)]
-        rows = self.connection.execute(select(*columns)).mappings()
+        rows = self.connection.execute(select(table)).mappings()
         return {tuple(row[key] for key in keys): dict(row) for row in rows}
 
     def make_alike(self, table: Table, wanted: Mapping[tuple[Any, ...], dict[str, Any]]) -> None:
@@ -124,11 +145,9 @@ class CopyRepository:
 
     # -- one rollout -------------------------------------------------------------------------------
 
-    def add_rollout(self, source: CopyRepository, pk: int, writer: PayloadWriter) -> bool:
-        """Copy a rollout with everything that belongs to it; False when the source has it no more."""
-        row = source.connection.execute(select(_ROLLOUTS).where(_ROLLOUTS.c.id == pk)).mappings().one_or_none()
-        if row is None:
-            return False
+    def add_rollout(self, source: CopyRepository, pk: int, writer: PayloadWriter) -> None:
+        """Copy a rollout with everything that belongs to it."""
+        row = source.connection.execute(select(_ROLLOUTS).where(_ROLLOUTS.c.id == pk)).mappings().one()
         self.connection.execute(insert(_ROLLOUTS).values(**row))
         self.advance(_ROLLOUTS)
         prompts = self._add_prompts(source, pk)
@@ -140,7 +159,6 @@ class CopyRepository:
             for rows in _batches(source.stream(table, pk), _WIDE if table.name in _WIDE_TABLES else _NARROW):
                 insert_rows(self.connection, table, columns, [change(tuple(row)) for row in rows])
         self.blobs.refer(pk, referred)
-        return True
 
     def stream(self, table: Table, pk: int) -> Iterator[Any]:
         """Yield the rows that a rollout has in a table."""

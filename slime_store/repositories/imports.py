@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, select
+from sqlalchemy import Connection, and_, func, insert, select
 from sqlalchemy.orm import aliased
 
 from slime_store.mapping.text import searchable
@@ -53,6 +53,15 @@ class SessionOrigin(NamedTuple):
     client: str
     config: str
     lineage: str | None
+
+
+class _Begun(NamedTuple):
+    """A session that may be of a process; ``is_named``: it is, since it names the process, and not its number only."""
+
+    started_at: datetime
+    pk: int
+    lineage: str | None
+    is_named: bool
 
 
 _ORIGIN: tuple[Any, ...] = tuple(getattr(SessionRow, name) for name in SessionOrigin._fields)
@@ -188,36 +197,46 @@ class ImportRepository:
 
         The other store may be a backup from before the lineage was noted.
         """
-        begun = self._begun(origin, SessionRow.started_at == origin.started_at)
-        return next((pk for _, pk, lineage in begun if origin.lineage in (None, lineage)), None)
+        return next(
+            (
+                each.pk
+                for each in self._begun(origin)
+                if each.started_at == origin.started_at and origin.lineage in (None, each.lineage)
+            ),
+            None,
+        )
 
     def same_session(self, origin: SessionOrigin, when: datetime, others: set[Start]) -> int | None:
         """Return the session that the process of another store's session had in this run at a time, or None.
 
-        That is this very session, else the one that the process began last by then; but none of ``others``, and none of
-        another process: one that comes after another may have its number, and in a container its host name as well.
-        Sessions of earlier versions do not say which process theirs was. A clock that was set back makes what
+        That is this very session, else the one that the process began last by then, else the one that it began next:
+        the store was out of reach until then. But none of ``others``, and none of another process: one that comes after
+        another may have its number, and in a container its host name as well. Sessions of earlier versions do not say
+        which process theirs was, so that one that began later is none of theirs. A clock that was set back makes what
         the session recorded no older than itself.
         """
         found = self.find_session(origin)
         if found is not None:
             return found
-        begun = self._begun(origin, SessionRow.started_at <= max(when, origin.started_at))
-        begun = [each for each in begun if (origin.host, origin.pid, each[0]) not in others]
-        return begun[-1][1] if begun and begun[-1][2] == origin.lineage else None
+        begun = [each for each in self._begun(origin) if (origin.host, origin.pid, each.started_at) not in others]
+        by_then = [each for each in begun if each.started_at <= max(when, origin.started_at)]
+        chosen = by_then[-1:] or [each for each in begun if each.is_named][:1]
+        return chosen[0].pk if chosen and chosen[0].lineage == origin.lineage else None
 
-    def _begun(self, origin: SessionOrigin, when: ColumnElement[bool]) -> list[tuple[datetime, int, str | None]]:
-        """Return (start, key, lineage) of the sessions of a process that began at some time, in order."""
+    def _begun(self, origin: SessionOrigin) -> list[_Begun]:
+        """Return the sessions of a process in the order in which they began."""
         process = _process_of(origin.client)
         query = (
             select(SessionRow.started_at, SessionRow.id, SessionRow.lineage, SessionRow.client)
-            .where(
-                SessionRow.run_pk == self._run_pk, SessionRow.host == origin.host, SessionRow.pid == origin.pid, when
-            )
+            .where(SessionRow.run_pk == self._run_pk, SessionRow.host == origin.host, SessionRow.pid == origin.pid)
             .order_by(SessionRow.started_at, SessionRow.ordinal)
         )
-        rows = [((row[0], row[1], row[2]), _process_of(row[3])) for row in self._connection.execute(query)]
-        return [facts for facts, known in rows if process is None or known in (None, process)]
+        begun = []
+        for started_at, pk, lineage, client in self._connection.execute(query):
+            known = _process_of(client)
+            if process is None or known in (None, process):
+                begun.append(_Begun(started_at, pk, lineage, process is not None and known == process))
+        return begun
 
     def add_session(self, origin: SessionOrigin) -> int:
         """Add a session like that of another store, and return its key. The run must be locked.

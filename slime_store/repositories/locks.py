@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, select, text
 
 from slime_store.database.advisory_locks import SHARED_CONTENT
+from slime_store.models import RunRow
 
 
 def lock_shared_content(connection: Connection, *, exclusive: bool) -> None:
@@ -20,6 +21,16 @@ def lock_shared_content(connection: Connection, *, exclusive: bool) -> None:
     if connection.dialect.name == "postgresql":
         mode = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"
         connection.execute(text(f"SELECT {mode}({SHARED_CONTENT}, hashtext(current_schema()))"))
+
+
+def lock_runs(connection: Connection) -> None:
+    """Let no other writer of any run in until the transaction ends, and nobody add a run or a session.
+
+    Whoever writes locks a run's row, which PostgreSQL does not allow meanwhile; reading goes on. To be taken where
+    others lock their run: after the lock of the shared content.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"LOCK TABLE {RunRow.__tablename__} IN EXCLUSIVE MODE"))
 
 
 def held(query: Select[Any], model: Any) -> Select[Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from slime_store.errors import InvalidDumpError
 from slime_store.interchange import export_pt, import_path, read_dump
-from slime_store.interchange.dumps import infer_datasets, infer_groups, name_of
+from slime_store.interchange.dumps import infer_datasets, infer_groups
 from slime_store.testing import assert_same, make_eval_output, make_sample, make_train_output
 from slime_store.testing.contract.opening import loaded_eval, loaded_train, run_of
 from slime_store.types import Record, RolloutFnEvalOutput, RolloutFnTrainOutput, Sample, iter_leaf_samples
@@ -77,24 +77,6 @@ def test_a_bare_list_of_samples_or_of_sample_objects_is_a_dump(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("12.pt", ("train", 12)),
-        ("eval_12.pt", ("eval", 12)),
-        ("rollout_eval_0007.pt", ("eval", 7)),
-        ("run3_step_12.pt", ("train", 12)),
-        ("medieval_12.pt", ("train", 12)),
-        ("eval_3_step_12.pt", ("train", 12)),
-        ("12_copy.pt", ("train", 12)),
-        ("dump.pt", ("train", None)),
-        ("eval.pt", ("train", None)),
-    ],
-)
-def test_what_a_name_says(name: str, expected: Any) -> None:
-    assert name_of(f"/data/eval_1/{name}") == expected
-
-
-@pytest.mark.parametrize(
     ("indexes", "sizes"),
     [
         ([], [0]),
@@ -148,8 +130,8 @@ def test_a_file_that_names_its_datasets_is_an_eval_whatever_it_is_called(tmp_pat
 
 @pytest.mark.parametrize(("group_index", "is_noted"), [(None, True), (3, False)])
 def test_a_name_that_may_mean_an_eval_is_noted(tmp_path: Path, group_index: Any, is_noted: bool) -> None:
-    """As of ``--save-debug-rollout-data rollout{rollout_id}.pt``, where slime puts eval_ before the number."""
-    file = saved(tmp_path / "rollouteval_40.pt", dump_of([make_sample(0, group_index=group_index)], 40))
+    """As of ``--save-debug-rollout-data step{rollout_id}.pt``, where slime puts eval_ before the number."""
+    file = saved(tmp_path / "stepeval_40.pt", dump_of([make_sample(0, group_index=group_index)], 40))
     dump = read_dump(file)
     assert (dump.kind, bool(dump.notes)) == ("train", is_noted)
     assert not is_noted or "may mean an eval" in dump.notes[0]

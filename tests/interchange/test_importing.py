@@ -144,7 +144,7 @@ def test_a_folder_is_taken_in_the_order_of_the_rollouts(store_url: str, tmp_path
         dumped(details / "rollout_data", 11)
         again = import_path(run, details)
         assert [each.action for each in again.files] == ["skipped"] * 4 + ["recorded"]
-    assert [path.name for path in find_dumps(details, "eval")] == ["eval_9.pt"]
+    assert [each.path.name for each in find_dumps(details, "eval")] == ["eval_9.pt"]
 
 
 def test_a7_one_bad_file_does_not_stop_the_rest(store_url: str, tmp_path: Path) -> None:

@@ -70,6 +70,49 @@ def test_a_spool_of_an_earlier_process_leaves_adoptable_what_came_after_it(store
         assert [info.rollout_id for info in run.rollouts()] == [2, 3, 4]
 
 
+@pytest.mark.parametrize("other_lineage", [False, True])
+def test_what_a_process_spooled_before_the_store_came_back_is_of_its_session(
+    store_url: str, tmp_path: Path, other_lineage: bool
+) -> None:
+    with SampleStore.open(store_url) as store, SampleStore.open(tmp_path / "spool.db") as spool:
+        spooled, run = spool.run("r"), store.run("r")
+        spooled.recovery.begin_session(checkpoint_rollout_id=None, lineage={"lr": 1 + other_lineage})
+        spooled.record_train(0, [one_sample(0, "1", 1.0)], state={"cursor": 0})
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        for rollout_id in (1, 2):
+            run.record_train(rollout_id, [one_sample(rollout_id, "1", 1.0)], state={"cursor": rollout_id})
+    with SampleStore.open(store_url) as store:  # a session that the same process begins later
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        run.record_train(3, [one_sample(3, "1", 2.0)])
+        for _ in range(2):
+            import_path(run, tmp_path / "spool.db")
+            sessions = {info.rollout_id: info.session for info in run.rollouts()}
+            assert sessions == {0: 3 if other_lineage else 1, 1: 1, 2: 1, 3: 2}
+        if not other_lineage:
+            assert by_version(run) == [(1, "1", 3, 1.0), (2, "1", 1, 2.0)]
+            point = run.resume(checkpoint_rollout_id=-1, lineage={"lr": 1})
+            assert [info.rollout_id for info in point.complete][:3] == [0, 1, 2]
+
+
+def test_a_spool_is_not_of_a_session_that_another_process_of_the_number_began_later(
+    store_url: str, tmp_path: Path
+) -> None:
+    with SampleStore.open(tmp_path / "spool.db") as spool:
+        spool.run("r").record_train(0, [one_sample(0, "1", 1.0)])
+    run_one = [sys.executable, "-c", ANOTHER_PROCESS, store_url]
+    subprocess.run(run_one, check=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
+    execute(store_url, f"UPDATE sessions SET host = '{socket.gethostname()}', pid = {os.getpid()}")
+    for client in (None, "{}"):  # "{}": of a version that did not name the process
+        if client is not None:
+            execute(store_url, f"UPDATE sessions SET client = '{client}' WHERE ordinal = 1")
+        with SampleStore.open(store_url) as store:
+            run = store.run("r")
+            import_path(run, tmp_path / "spool.db")
+            assert [info.session for info in run.rollouts(attempts=True)] == [1, 2]
+            run.delete_rollout(0, attempt=2)
+
+
 LATER_PROCESS = """
 from slime_store import Sample, SampleStore
 with SampleStore.open(sys.argv[1]) as store:
