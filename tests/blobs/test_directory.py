@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from slime_store.blobs import FILE_BYTES, BlobDirectory, PayloadWriter
+from slime_store.blobs import FILE_BYTES, BlobDirectory, PayloadWriter, syncing
 from slime_store.blobs import directory as directory_module
 from slime_store.errors import BlobCorruptError, BlobMissingError
 from tests.services.files import let_listing_fail
@@ -79,13 +79,14 @@ def test_only_large_payloads_go_to_files(tmp_path: Path) -> None:
 def synced_directories(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Note the directories that are synced from now on."""
     synced: list[Path] = []
-    sync = directory_module.sync_directory
+    sync = syncing.sync_directory
 
     def noted(path: Path) -> None:
         synced.append(path)
         sync(path)
 
-    monkeypatch.setattr(directory_module, "sync_directory", noted)
+    for module in (directory_module, syncing):
+        monkeypatch.setattr(module, "sync_directory", noted)
     return synced
 
 
@@ -97,21 +98,22 @@ def test_a_directory_that_another_process_has_just_made_is_synced_too(
     (tmp_path / "blobs" / "ab").mkdir(parents=True)  # by the other one, which has not synced it yet
     synced = synced_directories(monkeypatch)
     directory.write(b"content")
-    assert synced == [tmp_path / "blobs" / "ab", tmp_path / "blobs", tmp_path]
+    assert synced == [tmp_path / "blobs", tmp_path, tmp_path / "blobs" / "ab"]
     synced.clear()
     directory.write(b"content")
     assert synced == [tmp_path / "blobs" / "ab"]  # known to be there
+    synced.clear()
     shutil.rmtree(tmp_path / "blobs")
     directory.write(b"content")
-    assert synced[-2:] == [tmp_path / "blobs", tmp_path]
+    assert synced[:2] == [tmp_path / "blobs", tmp_path]
 
 
 def test_on_macos_files_and_directories_are_synced_down_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(directory_module, "_FULL_SYNC", 51)
-    monkeypatch.setattr(directory_module.fcntl, "fcntl", lambda _descriptor, request: asked.append(request))
+    monkeypatch.setattr(syncing, "_FULL_SYNC", 51)
+    monkeypatch.setattr(syncing.fcntl, "fcntl", lambda _descriptor, request: asked.append(request))
     monkeypatch.setattr("os.fsync", lambda _descriptor: pytest.fail("this would leave it in the drive's memory"))
     BlobDirectory(tmp_path / "blobs").write(b"content")
     assert asked == [51] * 4
@@ -119,7 +121,7 @@ def test_on_macos_files_and_directories_are_synced_down_to_the_disk(
     def refuse(_descriptor: int, _request: int) -> None:
         raise OSError(45, "Operation not supported")
 
-    monkeypatch.setattr(directory_module.fcntl, "fcntl", refuse)
+    monkeypatch.setattr(syncing.fcntl, "fcntl", refuse)
     monkeypatch.setattr("os.fsync", asked.append)
     BlobDirectory(tmp_path / "others").write(b"content")
     assert len(asked) == 8

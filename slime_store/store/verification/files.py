@@ -22,21 +22,32 @@ def check_side_files(handle: StoreHandle, findings: Findings, grace_seconds: flo
     directory = handle.directory
     if directory is None:
         return
-    names = []
+    objection = directory.objection()
     try:
-        _check_unused(handle, directory, findings, grace_seconds)
-        names += [path.name for path in temporary_files(handle, grace_seconds)]
+        _check_unused(handle, directory, findings, grace_seconds, objection)
+        for path in temporary_files(handle, grace_seconds):
+            _add_temporary(findings, path.name, objection)
     except OSError as error:
         what = f"{error.filename or directory.root} cannot be listed: {error.strerror}; what is in it was not compared"
         findings.add("directory_unreadable", what)
     for left_over in drafts_left_over(handle, grace_seconds):
-        names += left_over.names
-    for name in names:
-        findings.add("file_temporary", f"{name} was left by a process that crashed", fixable=True)
+        for name in left_over.names:
+            _add_temporary(findings, name, None)
 
 
-def _check_unused(handle: StoreHandle, directory: BlobDirectory, findings: Findings, grace_seconds: float) -> None:
+def _add_temporary(findings: Findings, name: str, objection: str | None) -> None:
+    what = f"{name} was left by a process that crashed"
+    findings.add("file_temporary", _but(what, objection), fixable=objection is None)
+
+
+def _check_unused(
+    handle: StoreHandle, directory: BlobDirectory, findings: Findings, grace_seconds: float, objection: str | None
+) -> None:
     old = time.time() - grace_seconds
+    if findings.is_damaged:
+        objection = "the database is damaged"
+    elif findings.lacks_payloads:
+        objection = "it may be one of those that are missing under the name that their row has"
     for names in chunked(list(directory.names())):
         findings.counts["side_files"] += len(names)
         with handle.reading() as connection:
@@ -50,14 +61,13 @@ def _check_unused(handle: StoreHandle, directory: BlobDirectory, findings: Findi
             if modified > old:
                 findings.counts["young_files"] += 1
                 continue
-            if findings.is_damaged:
-                findings.add("file_unused", f"no row names side file {name}; it stays, since the database is damaged")
-            elif findings.lacks_payloads:
-                reason = "it may be one of those that are missing under the name that their row has"
-                findings.add("file_unused", f"no row names side file {name}; it stays: {reason}")
-            else:
+            if objection is None:
                 findings.unused_files.append(name)
-                findings.add("file_unused", f"no row names side file {name}", fixable=True)
+            findings.add("file_unused", _but(f"no row names side file {name}", objection), fixable=objection is None)
+
+
+def _but(what: str, objection: str | None) -> str:
+    return what if objection is None else f"{what}; it stays: {objection}"
 
 
 def temporary_files(handle: StoreHandle, grace_seconds: float) -> Iterator[Path]:
