@@ -11,10 +11,26 @@ from slime_store.blobs import BlobDirectory
 from slime_store.database import chunked
 from slime_store.store.backup_drafts import LeftOver, left_overs
 from slime_store.store.handle import StoreHandle
+from slime_store.store.verification.contents import find_shared_files
 from slime_store.store.verification.findings import Findings
 
 GRACE_SECONDS = 3600.0
 """Files younger than this may belong to a record whose transaction has not been committed yet."""
+
+
+def note_lost_names(handle: StoreHandle, findings: Findings) -> None:
+    """Note whether a row may have lost the name of its side file, without looking at more than names and sizes."""
+    if handle.directory is None:
+        return
+    with handle.reading() as connection:
+        blobs = handle.blobs(connection)
+        is_lost, lost = blobs.has_lost_a_name(), set(blobs.lost_files())
+    if lost:
+        with handle.reading() as connection:  # the file of what was deleted meanwhile goes after the row
+            lost.intersection_update(handle.blobs(connection).lost_files())
+    if is_lost or lost:
+        findings.add("blob_missing", "the bytes of blobs are not where their rows say")
+    find_shared_files(handle, findings)
 
 
 def check_side_files(handle: StoreHandle, findings: Findings, grace_seconds: float) -> None:

@@ -28,8 +28,16 @@ _UNREADABLE = (
 )  # words of SQLite's errors that mean damage, beside those that say so
 _MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, AssertionError)
 
-DAMAGE_CODES = frozenset(
-    {"page_damaged", "reference_dangling", "schema_differs", "unreadable", "rows_disagree", "digest_differs"}
+_DAMAGE = frozenset(
+    {
+        "page_damaged",
+        "reference_dangling",
+        "schema_differs",
+        "unreadable",
+        "rows_disagree",
+        "digest_differs",
+        "file_shared",
+    }
 )
 """While there is one of these, what looks unused may only look so."""
 
@@ -88,7 +96,7 @@ class Findings:
     @property
     def is_damaged(self) -> bool:
         """True when the database itself cannot be relied on."""
-        return any(problem.code in DAMAGE_CODES for problem in self.problems)
+        return any(problem.code in _DAMAGE for problem in self.problems)
 
     @property
     def lacks_payloads(self) -> bool:
