@@ -102,8 +102,8 @@ def check_prompts(handle: StoreHandle, findings: Findings) -> set[int]:
 
 
 def find_unused(handle: StoreHandle, findings: Findings) -> None:
-    """Find prompts and blobs that nothing refers to; nothing in a store that is damaged, where it may only look so."""
-    if findings.is_damaged:
+    """Find prompts and blobs that nothing refers to; nothing while damage may only make it look so."""
+    if findings.is_in_doubt:
         return
     targets: tuple[tuple[Any, str, list[int]], ...] = (
         (PromptRow, "prompt", findings.unused_prompts),

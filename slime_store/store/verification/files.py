@@ -60,8 +60,8 @@ def _check_unused(
     handle: StoreHandle, directory: BlobDirectory, findings: Findings, grace_seconds: float, objection: str | None
 ) -> None:
     old = time.time() - grace_seconds
-    if findings.is_damaged:
-        objection = "the database is damaged"
+    if findings.is_in_doubt:
+        objection = "what is damaged may need it"
     elif findings.lacks_payloads:
         objection = "it may be one of those that are missing under the name that their row has"
     for names in chunked(list(directory.names())):

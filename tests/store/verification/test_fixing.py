@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from slime_store import RolloutFnTrainOutput, SampleStore
+from slime_store.errors import StoreError
 from slime_store.testing import assert_same, make_sample
 from slime_store.testing.contract.opening import loaded_train, opened, run_of
 from tests.services.filling import side_files
-from tests.services.tables import execute, rows
+from tests.services.tables import counts, execute, rows
 
 RUN = "run"
 
@@ -27,6 +28,11 @@ def with_files(seed: int, n_samples: int = 1) -> RolloutFnTrainOutput:
         sample.rollout_routed_experts = generator.integers(0, 256, (5000, 50, 4), dtype=np.uint8)
         samples.append(sample)
     return RolloutFnTrainOutput([samples])
+
+
+def with_tensor(seed: int) -> RolloutFnTrainOutput:
+    pixels = torch.randn(100, 100, generator=torch.Generator().manual_seed(seed))
+    return RolloutFnTrainOutput([[make_sample(seed, multimodal_train_inputs={"pixels": pixels})]])
 
 
 def record(url: str, *outputs: RolloutFnTrainOutput) -> None:
@@ -126,3 +132,48 @@ def test_vacuum_leaves_files_without_a_row_while_the_name_of_one_is_damaged(sqli
 
 def make_old(path: Path) -> None:
     os.utime(path, (0, 0))
+
+
+# -- rollouts that cannot be looked at whole
+
+
+FURTHER_DAMAGE = {
+    "an array": "UPDATE sample_arrays SET data = {zero} WHERE field = 'tokens'",
+    "the row of an array": "DELETE FROM sample_arrays WHERE field = 'tokens'",
+    "a document": "UPDATE sample_documents SET extra = substr(extra, 2)",
+    "the row of a document": "DELETE FROM sample_documents",
+    "a prompt": "UPDATE prompts SET text = 'x'",
+    "a sample": "UPDATE samples SET layout = 99",
+}
+
+
+@pytest.mark.parametrize("damage", FURTHER_DAMAGE)
+def test_fix_deletes_no_content_that_lost_its_reference_whatever_else_of_the_rollout_is_damaged(
+    store_url: str, damage: str
+) -> None:
+    zero = "x'00'" if store_url.startswith("sqlite") else "'\\x00'::bytea"
+    record(store_url, with_tensor(0), with_tensor(1))
+    execute(store_url, "DELETE FROM blob_references", FURTHER_DAMAGE[damage].format(zero=zero))
+    before = counts(store_url)
+    with opened(store_url) as store:
+        report = store.verify(fix=True)
+    assert not report.ok and not any(each.fixed for each in report.problems)
+    assert counts(store_url) == before
+
+
+def test_a_side_file_of_a_damaged_rollout_that_lost_its_reference_stays(sqlite_url: str) -> None:
+    record(sqlite_url, with_files(0, 2))
+    names = [row[0] for row in rows(sqlite_url, "SELECT file_name FROM blobs ORDER BY id")]
+    paths = side_files(sqlite_url)
+    [path] = [path for path in paths if path.name == names[0].split("/")[1]]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    execute(
+        sqlite_url, f"DELETE FROM blob_references WHERE blob_pk = (SELECT id FROM blobs WHERE file_name = '{names[1]}')"
+    )
+    with opened(sqlite_url) as store:
+        assert not store.verify(fix=True, grace_seconds=-1).ok
+    assert side_files(sqlite_url) == paths
+    with pytest.raises(StoreError):
+        loaded_train(sqlite_url, 0, RUN)
