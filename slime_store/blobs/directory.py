@@ -28,6 +28,7 @@ from slime_store.blobs.syncing import TEMPORARY, sync_directory, sync_file, writ
 from slime_store.errors import BlobCorruptError, BlobMissingError
 
 _NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{32}\.blob")
+_TRIES = 5
 _READING = os.O_RDONLY | os.O_CLOEXEC
 
 
@@ -73,7 +74,20 @@ class BlobDirectory:
         return None if self._owners is None else self._owners.objection()
 
     def write(self, data: bytes) -> str:
-        """Write a file durably and return its name."""
+        """Write a file durably and return its name.
+
+        A process may be stopped for so long that the file is taken for one that a crash has left, and removed before it
+        has its name; then it is begun anew.
+
+        Raises:
+            OSError: it cannot be written, or was removed five times.
+        """
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return self._write(data)
+        return self._write(data)
+
+    def _write(self, data: bytes) -> str:
         token = uuid.uuid4().hex
         name = f"{token[:2]}/{token}.blob"
         path = self.root / name
@@ -207,7 +221,9 @@ class BlobDirectory:
         Raises:
             OSError: a directory cannot be listed.
         """
-        return (path for path in self._files() if path.name.endswith(f".blob{TEMPORARY}"))
+        yield from (path for path in self._files() if path.name.endswith(f".blob{TEMPORARY}"))
+        if self._owners is not None:
+            yield from self._owners.unfinished()
 
     def totals(self) -> tuple[int, int]:
         """Return how many whole files there are, and their bytes, as far as that can be seen."""

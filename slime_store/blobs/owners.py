@@ -84,6 +84,10 @@ class Owners:
         text = f"{directory}\n".encode() + os.fsencode(self._database) + b"\n"
         write_whole(path, text, self._root / f"{name}.{uuid.uuid4().hex}{TEMPORARY}")
 
+    def unfinished(self) -> list[Path]:
+        """Return the marks that are not whole, or are left of a process that was killed."""
+        return sorted(self._root.glob(f"{_PREFIX}*{TEMPORARY}"))
+
     def withdraw(self, root: Path) -> None:
         """Remove this store's mark from a directory, which need not be its own; a mark that stays keeps files."""
         with contextlib.suppress(OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from pathlib import Path
@@ -65,6 +66,46 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatc
     with pytest.raises(OSError, match="No space"):
         directory.write(b"content")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("what", ["the file", "its subdirectory", "the mark"])
+def test_a_file_that_is_removed_while_it_is_written_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    (tmp_path / "runs.db").touch()
+    directory = BlobDirectory.beside(tmp_path / "runs.db")
+    if what != "the mark":
+        directory.root.mkdir()
+        directory.mark()
+    fsync, n_removed = os.fsync, 0
+
+    def removed(descriptor: int) -> None:
+        nonlocal n_removed
+        fsync(descriptor)
+        for path in [path for path in directory.root.rglob("*.tmp") if n_removed < 3]:
+            n_removed += 1
+            path.unlink()
+            if what == "its subdirectory":
+                path.parent.rmdir()
+
+    monkeypatch.setattr("os.fsync", removed)
+    name = directory.write(b"content")
+    assert n_removed == 3 and directory.read(name) == b"content"
+    assert list(directory.names()) == [name] and not list(directory.temporary())
+
+
+def test_a_file_that_is_removed_again_and_again_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, tried = BlobDirectory(tmp_path / "blobs"), list[Path]()
+
+    def removed(_descriptor: int) -> None:
+        for path in directory.temporary():
+            tried.append(path)
+            path.unlink()
+
+    monkeypatch.setattr("os.fsync", removed)
+    with pytest.raises(FileNotFoundError):
+        directory.write(b"content")
+    assert len(set(tried)) == 5
 
 
 def test_only_large_payloads_go_to_files(tmp_path: Path) -> None:

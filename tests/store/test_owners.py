@@ -303,6 +303,16 @@ def test_a_mark_that_is_none_keeps_files_and_is_not_followed(path: Path, kind: s
         assert stray.exists()
 
 
+def test_a_mark_that_a_crash_has_left_half_written_is_removed(path: Path) -> None:
+    half = blobs(path) / f"{mark_of(path)}.{'0' * 32}.tmp"
+    half.write_bytes(b"1")
+    with opened(f"sqlite:///{path}") as store:
+        assert store.verify(fix=True).problems == ()
+        os.utime(half, (0, 0))
+        assert [(each.code, each.fixed) for each in store.verify(fix=True).problems] == [("file_temporary", True)]
+    assert marks(path) == [mark_of(path)]
+
+
 def test_marks_are_written_whole_and_synced(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")

@@ -75,7 +75,7 @@ class Findings:
     """Problems and counts.
 
     Attributes:
-        is_in_doubt: True when it is not certain what is needed: of the database, or of a rollout, not all could be seen.
+        is_in_doubt: True when it is not certain what is needed: not all of the database, or a rollout, was seen.
         needed: keys of blobs that documents refer to without a reference that keeps them.
         unused_prompts: keys of prompts that nothing refers to.
         unused_blobs: keys of blobs that nothing refers to.
