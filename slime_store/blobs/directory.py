@@ -12,7 +12,6 @@ a link leads to what is none of the store's, and is neither read, copied nor del
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -23,15 +22,14 @@ from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
-from slime_store.blobs.held import is_held
+from slime_store.blobs.held import leads_to_database
+from slime_store.blobs.owners import Owners
+from slime_store.blobs.syncing import TEMPORARY, sync_directory, sync_file, write_whole
 from slime_store.errors import BlobCorruptError, BlobMissingError
 
 _NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{32}\.blob")
-_TEMPORARY = ".tmp"
-_WRITES = 3
-"""How often a file is written that is removed under way."""
+_TRIES = 5
 _READING = os.O_RDONLY | os.O_CLOEXEC
-_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS, whose fsync leaves data in the drive's memory
 
 
 class BlobDirectory:
@@ -39,52 +37,69 @@ class BlobDirectory:
 
     Args:
         root: the directory; made on the first write, never by reading.
+        database: the database file that it is beside; without one it is nobody's in particular.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, database: Path | None = None) -> None:
         self.root = root
+        self._owners = None if database is None else Owners(root, database)
         self._durable: set[str] = set()  # subdirectories whose entry this process has synced
 
     @classmethod
     def beside(cls, database: Path) -> BlobDirectory:
         """Return the directory of the store whose database file is ``database``."""
         real = Path(os.path.realpath(database))  # as SQLite does for its log: one store, whatever links lead to it
-        return cls(real.with_name(real.name + "-blobs"))
+        return cls(real.with_name(real.name + "-blobs"), real)
+
+    def mark(self) -> None:
+        """Note in the directory that this store uses it.
+
+        Raises:
+            OSError: that cannot be written.
+        """
+        if self._owners is not None:
+            self._owners.add()
+
+    def unmark(self, root: Path) -> None:
+        """Note in a directory, which need not be this one, that this store does not use it."""
+        if self._owners is not None:
+            self._owners.withdraw(root)
+
+    def others(self) -> str | None:
+        """Return which other stores use the directory, and what to do about it, or None."""
+        return None if self._owners is None else self._owners.others()
+
+    def objection(self) -> str | None:
+        """Return why no file may be deleted here but one that was never recorded; None where this store is alone."""
+        return None if self._owners is None else self._owners.objection()
 
     def write(self, data: bytes) -> str:
         """Write a file durably and return its name.
 
-        A process that was stopped for long finds that somebody took its file for what a crash had left: it writes anew.
-        """
-        for _ in range(_WRITES - 1):
-            with contextlib.suppress(FileNotFoundError):
-                return self._written(data)
-        return self._written(data)
+        A process may be stopped for so long that the file is taken for one that a crash has left, and removed before it
+        has its name; then it is begun anew.
 
-    def _written(self, data: bytes) -> str:
+        Raises:
+            OSError: it cannot be written, or was removed five times.
+        """
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return self._write(data)
+        return self._write(data)
+
+    def _write(self, data: bytes) -> str:
         token = uuid.uuid4().hex
         name = f"{token[:2]}/{token}.blob"
         path = self.root / name
         if not path.parent.exists():
             self._durable.discard(token[:2])
             path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + _TEMPORARY)
-        try:
-            with open(temporary, "xb") as file:
-                file.write(data)
-                file.flush()
-                _sync(file.fileno())
-            os.rename(temporary, path)
-            sync_directory(path.parent)
-            if token[:2] not in self._durable:  # made just now, perhaps by another process that has not synced it yet
-                sync_directory(self.root)
-                sync_directory(self.root.parent)
-                self._durable.add(token[:2])
-        except BaseException:
-            for left_over in (temporary, path):
-                with contextlib.suppress(OSError):
-                    left_over.unlink(missing_ok=True)
-            raise
+        self.mark()
+        if token[:2] not in self._durable:  # made just now, perhaps by another process that has not synced it yet
+            sync_directory(self.root)
+            sync_directory(self.root.parent)
+            self._durable.add(token[:2])
+        write_whole(path, data, path.with_name(path.name + TEMPORARY))
         return name
 
     def read(self, name: str, n_bytes: int | None = None) -> bytes:
@@ -97,7 +112,7 @@ class BlobDirectory:
         """
         path = self._path(name)
         try:
-            if _is_of_database(path):
+            if leads_to_database(path):
                 raise BlobCorruptError(f"side file {name} is a link to a file of a database")
             with self._opened(name) as file:
                 descriptor = file.fileno()
@@ -148,16 +163,16 @@ class BlobDirectory:
         except (FileNotFoundError, BlobCorruptError):
             return False
         except OSError:  # another file system, or one without links
-            temporary = target.with_name(target.name + _TEMPORARY)
+            temporary = target.with_name(target.name + TEMPORARY)
             try:
-                if _is_of_database(source):
+                if leads_to_database(source):
                     return False
                 with self._opened(name) as file, open(temporary, "wb") as copy:
                     shutil.copyfileobj(file, copy, 1 << 20)
             except FileNotFoundError:
                 return False
             with open(temporary, "rb") as file:
-                _sync(file.fileno())
+                sync_file(file.fileno())
             os.rename(temporary, target)
         return True
 
@@ -167,6 +182,7 @@ class BlobDirectory:
             source, target = self._path(name), other._path(name)
             target.parent.mkdir(parents=True, exist_ok=True)
             os.rename(source, target)
+        other.unmark(self.root)
         for path in (*self._subdirectories(), self.root):
             with contextlib.suppress(OSError):  # not empty
                 path.rmdir()
@@ -179,7 +195,7 @@ class BlobDirectory:
             sync_directory(self.root)
 
     def remove(self, name: str) -> None:
-        """Delete a file; one that is gone already is no error.
+        """Delete a file, whosever it is (see ``objection``); one that is gone already is no error.
 
         Raises:
             OSError: it cannot be deleted, or its subdirectory is a link.
@@ -205,7 +221,9 @@ class BlobDirectory:
         Raises:
             OSError: a directory cannot be listed.
         """
-        return (path for path in self._files() if path.name.endswith(f".blob{_TEMPORARY}"))
+        yield from (path for path in self._files() if path.name.endswith(f".blob{TEMPORARY}"))
+        if self._owners is not None:
+            yield from self._owners.unfinished()
 
     def totals(self) -> tuple[int, int]:
         """Return how many whole files there are, and their bytes, as far as that can be seen."""
@@ -256,12 +274,6 @@ class BlobDirectory:
         return self.root / name
 
 
-def _is_of_database(path: Path) -> bool:
-    """Return whether a name leads to a file of an open database, whose locks would be gone if it was closed here."""
-    status = os.lstat(path)
-    return (stat.S_ISLNK(status.st_mode) or status.st_nlink > 1) and is_held(path)
-
-
 @contextmanager
 def _directory(path: Path) -> Iterator[int]:
     """Give a descriptor of a directory that is no link."""
@@ -270,22 +282,3 @@ def _directory(path: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the entries of a directory outlive a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        _sync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync(descriptor: int) -> None:
-    if _FULL_SYNC is not None:
-        try:
-            fcntl.fcntl(descriptor, _FULL_SYNC)
-            return
-        except OSError:  # a file system that has only the other
-            pass
-    os.fsync(descriptor)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator
 
 SQLITE_HEADER = b"SQLite format 3\0"
@@ -47,6 +48,12 @@ def tail_of(path: str | os.PathLike[str], size: int) -> bytes:
 def is_held(path: str | os.PathLike[str]) -> bool:
     """Return whether a path leads to a file of a database that this process has open."""
     return any(head.startswith(_PARTS) for head in held_heads(path, len(SQLITE_HEADER)))
+
+
+def leads_to_database(path: str | os.PathLike[str]) -> bool:
+    """Return whether a name leads to a file of an open database, whose locks would be gone if it was closed here."""
+    status = os.lstat(path)
+    return (stat.S_ISLNK(status.st_mode) or status.st_nlink > 1) and is_held(path)
 
 
 def held_heads(path: str | os.PathLike[str], size: int) -> Iterator[bytes]:

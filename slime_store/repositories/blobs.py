@@ -89,7 +89,7 @@ class BlobRepository:
             self._connection.execute(delete(BlobPartRow).where(BlobPartRow.blob_pk == pk))
             self._add_parts({pk: payload})
             if file_name is not None:
-                self.replaced_files.append(file_name)
+                self.replaced_files += self._nobodys([file_name])
 
     def add(self, payloads: Sequence[Payload]) -> list[int]:
         """Add bytes that are never shared; return the keys in their order. Costs at most three statements."""
@@ -116,7 +116,7 @@ class BlobRepository:
     def delete_unused(self, pks: Iterable[int]) -> list[str]:
         """Delete those of the given blobs that no rollout needs; return the side files to remove after the commit.
 
-        Those that another transaction holds stay.
+        Those that another transaction holds stay, and a file that, in a damaged store, another row names as well.
         """
         files: list[str] = []
         for chunk in chunked(sorted(set(pks))):
@@ -124,12 +124,38 @@ class BlobRepository:
             these = BlobRow.id.in_(unused_and_locked(self._connection, BlobRow, unused, chunk)), unused
             files += [name for (name,) in self._connection.execute(select(BlobRow.file_name).where(*these)) if name]
             self._connection.execute(delete(BlobRow).where(*these))
-        return files
+        return self._nobodys(files)
+
+    def _nobodys(self, names: Sequence[str]) -> list[str]:
+        referred = self.referred_files(names)
+        return [name for name in names if name not in referred]
 
     def side_files(self) -> dict[str, int]:
         """Return the bytes of every side file that a row names, by name."""
         query = select(BlobRow.file_name, BlobRow.n_bytes).where(BlobRow.file_name.is_not(None))
         return {str(row[0]): row[1] for row in self._connection.execute(query.order_by(BlobRow.file_name))}
+
+    def lost_files(self) -> list[str]:
+        """Return the side files that a row names and that are not there, or of another size. Looks at every one."""
+        files = self.side_files().items()
+        return [name for name, n in files if self._directory is None or not self._directory.has(name, n)]
+
+    def has_lost_a_name(self) -> bool:
+        """Return whether there is a blob without bytes: its row may have named a side file."""
+        parts = exists().where(BlobPartRow.blob_pk == BlobRow.id)
+        query = select(BlobRow.id).where(BlobRow.file_name.is_(None), ~parts).limit(1)
+        return self._connection.execute(query).first() is not None
+
+    def doubled_files(self) -> dict[str, list[int]]:
+        """Return the keys of blobs that name one side file, by the file: damage, since each has a file of its own."""
+        name = BlobRow.file_name
+        several = select(name).where(name.is_not(None)).group_by(name).having(func.count() > 1)
+        found: dict[str, list[int]] = {}
+        for file_name, pk in self._connection.execute(
+            select(name, BlobRow.id).where(name.in_(several)).order_by(BlobRow.id)
+        ):
+            found.setdefault(str(file_name), []).append(pk)
+        return found
 
     def referred_files(self, names: Sequence[str]) -> set[str]:
         """Return those of the given side files that a row names."""

@@ -85,11 +85,13 @@ class LeftOver:
         return sorted([*(path.name for path in self.files), *of_directories])
 
     def remove(self) -> None:
-        """Remove it. Of a directory that is, or may be, somebody's only the mark goes; what cannot be removed stays."""
+        """Remove it. Of a directory that is, or may be, somebody's only marks go; what cannot be removed stays."""
         own = Path(f"{self.draft}{_BLOBS}")
         with contextlib.suppress(OSError):
             for directory in self.directories:
                 if not self._has(directory):
+                    if _has_one_name(self.draft):
+                        BlobDirectory.beside(self.draft).unmark(directory)
                     (directory / _MARKER).unlink(missing_ok=True)
                 elif directory != own:
                     os.rename(directory, own)

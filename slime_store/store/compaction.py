@@ -7,7 +7,7 @@ import contextlib
 from slime_store.database import compact
 from slime_store.repositories.stats import database_bytes
 from slime_store.store.handle import StoreHandle
-from slime_store.store.verification.files import GRACE_SECONDS, check_side_files
+from slime_store.store.verification.files import GRACE_SECONDS, check_side_files, note_lost_names
 from slime_store.store.verification.findings import Findings
 from slime_store.store.verification.fixing import remove_unused_files
 
@@ -16,6 +16,7 @@ def vacuum(handle: StoreHandle) -> int:
     """Compact a store; see ``SampleStore.vacuum``."""
     handle.check_writable("vacuum a store")
     findings = Findings()
+    note_lost_names(handle, findings)
     check_side_files(handle, findings, GRACE_SECONDS)
     freed = 0
     if handle.directory is not None:

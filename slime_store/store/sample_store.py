@@ -18,6 +18,7 @@ from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import encode_inline, run_info
 from slime_store.store.run import Run
 from slime_store.store.sessions import utc_now
+from slime_store.store.side_files import warn_of_others
 from slime_store.types import RunInfo, StoreStats
 from slime_store.types.reports import BackupReport, VerifyReport
 
@@ -63,6 +64,8 @@ class SampleStore:
         handle = StoreHandle(config)
         try:
             handle.engine  # noqa: B018 - checks the schema
+            if not read_only:
+                warn_of_others(handle.directory)
         except BaseException:
             handle.close()
             raise
@@ -173,7 +176,7 @@ class SampleStore:
 
         SQLite rewrites the file, which takes as long as copying it, needs room for the copy, and lets no other writer
         in. PostgreSQL makes the space usable again, and returns what is at the end of its files. Side files of more
-        than an hour that no row names are removed.
+        than an hour that no row names are removed, unless another store uses their directory.
 
         Raises:
             ReadOnlyStoreError: the store was opened with ``read_only=True``.

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from slime_store.blobs import FILE_BYTES, BlobDirectory, PayloadWriter
+from slime_store.blobs import FILE_BYTES, BlobDirectory, PayloadWriter, syncing
 from slime_store.blobs import directory as directory_module
 from slime_store.errors import BlobCorruptError, BlobMissingError
 from tests.services.files import let_listing_fail
@@ -87,6 +87,46 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatc
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.parametrize("what", ["the file", "its subdirectory", "the mark"])
+def test_a_file_that_is_removed_while_it_is_written_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    (tmp_path / "runs.db").touch()
+    directory = BlobDirectory.beside(tmp_path / "runs.db")
+    if what != "the mark":
+        directory.root.mkdir()
+        directory.mark()
+    fsync, n_removed = os.fsync, 0
+
+    def removed(descriptor: int) -> None:
+        nonlocal n_removed
+        fsync(descriptor)
+        for path in [path for path in directory.root.rglob("*.tmp") if n_removed < 3]:
+            n_removed += 1
+            path.unlink()
+            if what == "its subdirectory":
+                path.parent.rmdir()
+
+    monkeypatch.setattr("os.fsync", removed)
+    name = directory.write(b"content")
+    assert n_removed == 3 and directory.read(name) == b"content"
+    assert list(directory.names()) == [name] and not list(directory.temporary())
+
+
+def test_a_file_that_is_removed_again_and_again_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, tried = BlobDirectory(tmp_path / "blobs"), list[Path]()
+
+    def removed(_descriptor: int) -> None:
+        for path in directory.temporary():
+            tried.append(path)
+            path.unlink()
+
+    monkeypatch.setattr("os.fsync", removed)
+    with pytest.raises(FileNotFoundError):
+        directory.write(b"content")
+    assert len(set(tried)) == 5
+
+
 def test_only_large_payloads_go_to_files(tmp_path: Path) -> None:
     writer = PayloadWriter(BlobDirectory(tmp_path))
     small = writer.keep("raw.1", "uint8", 10, b"x" * 10)
@@ -99,13 +139,14 @@ def test_only_large_payloads_go_to_files(tmp_path: Path) -> None:
 def synced_directories(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Note the directories that are synced from now on."""
     synced: list[Path] = []
-    sync = directory_module.sync_directory
+    sync = syncing.sync_directory
 
     def noted(path: Path) -> None:
         synced.append(path)
         sync(path)
 
-    monkeypatch.setattr(directory_module, "sync_directory", noted)
+    for module in (directory_module, syncing):
+        monkeypatch.setattr(module, "sync_directory", noted)
     return synced
 
 
@@ -117,21 +158,22 @@ def test_a_directory_that_another_process_has_just_made_is_synced_too(
     (tmp_path / "blobs" / "ab").mkdir(parents=True)  # by the other one, which has not synced it yet
     synced = synced_directories(monkeypatch)
     directory.write(b"content")
-    assert synced == [tmp_path / "blobs" / "ab", tmp_path / "blobs", tmp_path]
+    assert synced == [tmp_path / "blobs", tmp_path, tmp_path / "blobs" / "ab"]
     synced.clear()
     directory.write(b"content")
     assert synced == [tmp_path / "blobs" / "ab"]  # known to be there
+    synced.clear()
     shutil.rmtree(tmp_path / "blobs")
     directory.write(b"content")
-    assert synced[-2:] == [tmp_path / "blobs", tmp_path]
+    assert synced[:2] == [tmp_path / "blobs", tmp_path]
 
 
 def test_on_macos_files_and_directories_are_synced_down_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(directory_module, "_FULL_SYNC", 51)
-    monkeypatch.setattr(directory_module.fcntl, "fcntl", lambda _descriptor, request: asked.append(request))
+    monkeypatch.setattr(syncing, "_FULL_SYNC", 51)
+    monkeypatch.setattr(syncing.fcntl, "fcntl", lambda _descriptor, request: asked.append(request))
     monkeypatch.setattr("os.fsync", lambda _descriptor: pytest.fail("this would leave it in the drive's memory"))
     BlobDirectory(tmp_path / "blobs").write(b"content")
     assert asked == [51] * 4
@@ -139,7 +181,7 @@ def test_on_macos_files_and_directories_are_synced_down_to_the_disk(
     def refuse(_descriptor: int, _request: int) -> None:
         raise OSError(45, "Operation not supported")
 
-    monkeypatch.setattr(directory_module.fcntl, "fcntl", refuse)
+    monkeypatch.setattr(syncing.fcntl, "fcntl", refuse)
     monkeypatch.setattr("os.fsync", asked.append)
     BlobDirectory(tmp_path / "others").write(b"content")
     assert len(asked) == 8

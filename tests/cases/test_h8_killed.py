@@ -20,7 +20,7 @@ import pytest
 from sqlalchemy import Engine, MetaData, create_engine, event, func, make_url, select, text
 
 from slime_store import RolloutFnTrainOutput, SampleStore
-from slime_store.blobs import BlobDirectory
+from slime_store.blobs import BlobDirectory, syncing
 from slime_store.repositories import blobs as blob_repository
 from slime_store.repositories import samples as sample_repository
 from slime_store.store import recording
@@ -258,11 +258,11 @@ def _die_after(owner: Any, name: str) -> None:
 
 
 def _in_the_middle_of_a_file() -> None:
-    BlobDirectory.write.__globals__["os"] = SimpleNamespace(**vars(os) | {"fsync": _die})
+    syncing.os = SimpleNamespace(**vars(os) | {"fsync": _die})  # type: ignore[assignment]
 
 
 def _before_a_file_gets_its_name() -> None:
-    BlobDirectory.write.__globals__["os"] = SimpleNamespace(**vars(os) | {"rename": _die})
+    syncing.os = SimpleNamespace(**vars(os) | {"rename": _die})  # type: ignore[assignment]
 
 
 def _after_the_first_file() -> None:

@@ -21,7 +21,7 @@ from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
 from slime_store import Run, SampleStore
-from slime_store.blobs import directory
+from slime_store.blobs import directory, syncing
 from slime_store.errors import BackgroundRecordError, DatabaseError, StoreFullError
 from slime_store.testing import assert_same, make_sample, make_train_output
 from slime_store.testing.contract.opening import loaded_train, opened, run_of
@@ -74,7 +74,7 @@ def disk() -> Iterator[Disk]:
 
 def side_files(url: str) -> list[Path]:
     """Every file in the side directory, unfinished ones included."""
-    return [path for path in Path(f"{url.removeprefix('sqlite:///')}-blobs").rglob("*") if path.is_file()]
+    return [path for path in Path(f"{url.removeprefix('sqlite:///')}-blobs").glob("*/*") if path.is_file()]
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -229,9 +229,9 @@ class _FullFile:
 def _break(monkeypatch: pytest.MonkeyPatch, where: str, code: int) -> None:
     """Have one system call of the side directory fail; the database's own calls go on."""
     if where == "write":
-        monkeypatch.setattr(directory, "open", lambda *args: _FullFile(*args, code), raising=False)
+        monkeypatch.setattr(syncing, "open", lambda *args: _FullFile(*args, code), raising=False)
     elif where == "open":
-        monkeypatch.setattr(directory, "open", _raises(code), raising=False)
+        monkeypatch.setattr(syncing, "open", _raises(code), raising=False)
     elif where == "directory":
         fsync = os.fsync
 
@@ -244,7 +244,15 @@ def _break(monkeypatch: pytest.MonkeyPatch, where: str, code: int) -> None:
     elif where == "mkdir":
         monkeypatch.setattr(Path, "mkdir", _raises(code))
     else:
-        monkeypatch.setattr(directory, "os", SimpleNamespace(**vars(os) | {where: _raises(code)}))
+        monkeypatch.setattr(syncing, "os", SimpleNamespace(**vars(os) | {where: _raises(code)}))
+
+
+def _make_directory(store: SampleStore) -> None:
+    """Make what the first side file would make beside itself, so that the file is what fails."""
+    files = store._handle.directory
+    assert files is not None
+    files.root.mkdir()
+    files.mark()
 
 
 CALLS = ["open", "write", "fsync", "rename", "directory", "mkdir"]
@@ -265,6 +273,7 @@ def test_h9_a_side_file_that_cannot_be_written_fails_the_record_typed_and_leaves
     with opened(sqlite_url) as store:
         run = store.run("contract")
         run.record_train(0, output_of(0))
+        _make_directory(store)
         with monkeypatch.context() as patched:
             _break(patched, call, code)
             if background:

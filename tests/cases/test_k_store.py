@@ -141,7 +141,7 @@ def _n_rows(url: str) -> dict[str, int]:
 def _side_files(url: str) -> list[Path]:
     if not url.startswith("sqlite"):
         return []
-    return sorted(path for path in Path(f"{make_url(url).database}-blobs").rglob("*") if path.is_file())
+    return sorted(path for path in Path(f"{make_url(url).database}-blobs").glob("*/*") if path.is_file())
 
 
 def _fill(store: SampleStore) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Engine, event
 
 from slime_store import SampleStore
-from slime_store.blobs import directory
+from slime_store.blobs import directory, syncing
 from slime_store.repositories import aggregates, blobs, inserts, samples
 from tests.faults.given import die
 
@@ -53,8 +53,9 @@ class Steps:
             if hasattr(module, "insert_rows"):
                 setattr(module, "insert_rows", self._around("bulk insert", module.insert_rows))  # noqa: B010
         calls = {name: self._around(name, getattr(os, name)) for name in _CALLS}
-        setattr(directory, "os", SimpleNamespace(**{**vars(os), **calls}))  # noqa: B010
-        setattr(directory, "open", self._open)  # noqa: B010
+        for module in (directory, syncing):
+            setattr(module, "os", SimpleNamespace(**{**vars(os), **calls}))  # noqa: B010
+            setattr(module, "open", self._open)  # noqa: B010
         unlink, mkdir = Path.unlink, Path.mkdir
         Path.unlink = self._around("remove a file", unlink)  # type: ignore[method-assign]
         Path.mkdir = self._around("make a directory", mkdir)  # type: ignore[method-assign]

@@ -75,4 +75,4 @@ def side_files(url: str) -> list[Path]:
     address = make_url(url)
     if address.get_backend_name() != "sqlite":
         return []
-    return sorted(path for path in Path(f"{address.database}-blobs").rglob("*") if path.is_file())
+    return sorted(path for path in Path(f"{address.database}-blobs").glob("*/*") if path.is_file())

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slime_store.store.handle import StoreHandle
-from slime_store.store.verification.contents import check_blobs, check_prompts, find_unused
+from slime_store.store.verification.contents import check_blobs, check_prompts, find_shared_files, find_unused
 from slime_store.store.verification.database import check_database
 from slime_store.store.verification.digests import check_small_rows
 from slime_store.store.verification.files import GRACE_SECONDS, check_side_files
@@ -46,6 +46,7 @@ def verify(
 
     step()
     check_blobs(handle, findings)
+    checks.shared_files = find_shared_files(handle, findings)
     checks.damaged_prompts = check_prompts(handle, findings)
     checks.run(step)
     find_unused(handle, findings)

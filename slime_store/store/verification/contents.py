@@ -56,6 +56,16 @@ def _check_blob(handle: StoreHandle, findings: Findings, row: Row[Any]) -> None:
             findings.add(code, f"blob {row.id}: {reason_of(error)}")
 
 
+def find_shared_files(handle: StoreHandle, findings: Findings) -> set[int]:
+    """Find side files that several blobs name, so that all but one have another's bytes; return the blobs' keys."""
+    doubled: dict[str, list[int]] = {}
+    with findings.noting("the names of side files"), handle.reading() as connection:
+        doubled = handle.blobs(connection).doubled_files()
+    for name, pks in doubled.items():
+        findings.add("file_shared", f"blobs {', '.join(map(str, pks))} have one side file, {name}; it is one's")
+    return {pk for pks in doubled.values() for pk in pks}
+
+
 def _check_parts(row: Row[Any], n_parts: int, last: int, n_bytes: int) -> None:
     expected = max(-(-row.n_bytes // PART_BYTES), 1)
     if n_parts == 0:
@@ -92,8 +102,8 @@ def check_prompts(handle: StoreHandle, findings: Findings) -> set[int]:
 
 
 def find_unused(handle: StoreHandle, findings: Findings) -> None:
-    """Find prompts and blobs that nothing refers to; nothing in a store that is damaged, where it may only look so."""
-    if findings.is_damaged:
+    """Find prompts and blobs that nothing refers to; nothing while damage may only make it look so."""
+    if findings.is_in_doubt:
         return
     targets: tuple[tuple[Any, str, list[int]], ...] = (
         (PromptRow, "prompt", findings.unused_prompts),

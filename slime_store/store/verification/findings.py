@@ -28,10 +28,31 @@ _UNREADABLE = (
 )  # words of SQLite's errors that mean damage, beside those that say so
 _MISFITS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, AssertionError)
 
-DAMAGE_CODES = frozenset(
-    {"page_damaged", "reference_dangling", "schema_differs", "unreadable", "rows_disagree", "digest_differs"}
+_DAMAGE = frozenset(
+    {
+        "page_damaged",
+        "reference_dangling",
+        "schema_differs",
+        "unreadable",
+        "rows_disagree",
+        "digest_differs",
+        "file_shared",
+    }
 )
 """While there is one of these, what looks unused may only look so."""
+
+_GAPS = frozenset(
+    {
+        "array_missing",
+        "array_damaged",
+        "document_damaged",
+        "prompt_missing",
+        "prompt_damaged",
+        "counts_disagree",
+        "bytes_disagree",
+    }
+)
+"""Likewise, of a rollout: what it needs is not known."""
 
 _LOSSES = frozenset({"blob_missing", "blob_damaged", "array_damaged", "document_damaged"})
 
@@ -54,6 +75,7 @@ class Findings:
     """Problems and counts.
 
     Attributes:
+        is_in_doubt: True when it is not certain what is needed: not all of the database, or a rollout, was seen.
         needed: keys of blobs that documents refer to without a reference that keeps them.
         unused_prompts: keys of prompts that nothing refers to.
         unused_blobs: keys of blobs that nothing refers to.
@@ -62,6 +84,7 @@ class Findings:
 
     problems: list[Problem] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    is_in_doubt: bool = False
     needed: set[int] = field(default_factory=set)
     unused_prompts: list[int] = field(default_factory=list)
     unused_blobs: list[int] = field(default_factory=list)
@@ -72,6 +95,7 @@ class Findings:
         self, code: str, what: str, place: Place = NOWHERE, samples: Iterable[int] = (), *, fixable: bool = False
     ) -> None:
         """Note a problem."""
+        self.is_in_doubt |= code in _DAMAGE or (code in _GAPS and place.kind is not None)
         if sum(1 for problem in self.problems if problem.code == code) >= MAX_OF_A_CODE:
             self._left_out[code] += 1
             return
@@ -84,11 +108,6 @@ class Findings:
             return True
         self.add("unreadable", f"{what}: its keys do not rise behind {after}")
         return False
-
-    @property
-    def is_damaged(self) -> bool:
-        """True when the database itself cannot be relied on."""
-        return any(problem.code in DAMAGE_CODES for problem in self.problems)
 
     @property
     def lacks_payloads(self) -> bool:

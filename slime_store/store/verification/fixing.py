@@ -32,21 +32,28 @@ def fix_what_is_safe(handle: StoreHandle, findings: Findings, grace_seconds: flo
     findings.mark_fixed("blob_unused")
     remove_unused_files(handle, findings.unused_files)
     findings.mark_fixed("file_unused")
-    with contextlib.suppress(OSError):  # a directory that cannot be listed is another problem
-        for path in temporary_files(handle, grace_seconds):
-            with contextlib.suppress(OSError):
-                path.unlink()
+    if handle.directory is not None and handle.directory.objection() is None:
+        with contextlib.suppress(OSError):  # a directory that cannot be listed is another problem
+            for path in temporary_files(handle, grace_seconds):
+                with contextlib.suppress(OSError):
+                    path.unlink()
     for left_over in drafts_left_over(handle, grace_seconds):
         left_over.remove()
     findings.mark_fixed("file_temporary")
 
 
 def remove_unused_files(handle: StoreHandle, names: list[str]) -> None:
-    """Remove side files that still no row names."""
+    """Remove side files that still no row names.
+
+    Raises:
+        DatabaseError: one cannot be removed, or may be another store's by now.
+    """
     if handle.directory is None:
         return
     for chunk in chunked(names):
         with handle.writing("fix a store") as connection:  # nobody commits a row that names one meanwhile
+            if (objection := handle.directory.objection()) is not None:
+                raise DatabaseError(handle.config.display_url, objection)
             referred = handle.blobs(connection).referred_files(chunk)
             for name in chunk:
                 if name not in referred:

@@ -9,6 +9,9 @@ from slime_store.store.verification.stored import RolloutCheck
 def check_references(check: RolloutCheck) -> None:
     """Check that a rollout refers to the blobs that it needs, and to no other."""
     references = check.read("its references to blobs", lambda rows: rows.references(check.pk))
+    referred = {row.blob_pk for row in references or ()}
+    if shared := (referred | check.pack_blobs) & check.shared_files:
+        check.add("file_shared", f"the side files of blobs {_listed(shared)} are those of others as well")
     if references is None or not check.is_whole:
         return
     digests = set(check.digests)
@@ -20,7 +23,6 @@ def check_references(check: RolloutCheck) -> None:
     if stored is None:
         return
     needed = check.pack_blobs | set(stored.values())
-    referred = {row.blob_pk for row in references}
     if missing := needed - referred:
         check.findings.needed |= missing
         check.add("reference_missing", f"nothing keeps the blobs {_listed(missing)}, which it needs")

@@ -40,6 +40,7 @@ class RolloutChecks:
 
     def __init__(self, handle: StoreHandle, findings: Findings) -> None:
         self.damaged_prompts: set[int] = set()
+        self.shared_files: set[int] = set()
         self._handle = handle
         self._findings = findings
         self._decoder = DocumentDecoder(CachedBlobs(handle))
@@ -67,7 +68,7 @@ class RolloutChecks:
                 step()
 
     def _check(self, pk: int, place: Place) -> None:
-        check = RolloutCheck(self._handle, self._decoder, pk, place, self.damaged_prompts)
+        check = RolloutCheck(self._handle, self._decoder, pk, place, self.damaged_prompts, self.shared_files)
         with check.findings.noting("the rollout", place), self._handle.reading() as connection:
             row = VerificationRepository(connection).rollout(pk)
             if row is None:

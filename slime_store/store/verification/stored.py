@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -23,6 +23,8 @@ class RolloutCheck:
     """The check of one rollout.
 
     Attributes:
+        damaged_prompts: keys of prompts of which that is known.
+        shared_files: keys of blobs whose side file another one has as well.
         row: the rollout's row; None where it cannot be read.
         samples: scalars in the order of position; None where they cannot be read.
         positions: theirs.
@@ -43,6 +45,7 @@ class RolloutCheck:
     pk: int
     place: Place
     damaged_prompts: set[int]
+    shared_files: Set[int] = frozenset()
     findings: Findings = field(default_factory=Findings)
     row: Row[Any] | None = None
     samples: Sequence[RowMapping] | None = None

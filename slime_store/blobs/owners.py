@@ -1,0 +1,111 @@
+"""Whose a directory of side files is: what keeps a store from deleting the files of another one.
+
+A database finds its directory by nothing but a name. A link, a database put in another one's place, or one that
+somebody made up leads to a directory that is another store's, and no row here names a file of that. So each store that
+writes into a directory leaves a mark in it, ``.slime_store-of-N``, with the inode number N of its database file: the
+same under every name, another one for a copy. Device numbers differ between mounts and machines and are left out.
+
+A mark also says the inode number of the directory. One that says another was copied along with the directory: its store
+has the original, and nothing here. Through a link that is not certain, so there it counts. Whoever meets no mark of
+another store has the directory for itself, but for a link where its own mark is not: nobody knows whom that leads to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import uuid
+from pathlib import Path
+
+from slime_store.blobs.held import leads_to_database
+from slime_store.blobs.syncing import TEMPORARY, write_whole
+
+_PREFIX = ".slime_store-of-"
+_MARK = re.compile(rf"{re.escape(_PREFIX)}[0-9]+")
+_MAX_BYTES = 8192
+"""More than the longest path and a number."""
+
+
+class Owners:
+    """The marks in a directory, as the store of one database sees them.
+
+    Args:
+        root: the directory; there need not be one.
+        database: the database file; there need not be one yet.
+    """
+
+    def __init__(self, root: Path, database: Path) -> None:
+        self._root = root
+        self._database = database
+
+    def others(self) -> str | None:
+        """Return which other stores the directory is of, and what to do about it, or None. Costs a listing of it."""
+        own, is_link = self._name(), self._root.is_symlink()
+        try:
+            inode = self._root.stat().st_ino
+            names = sorted(name for name in os.listdir(self._root) if _MARK.fullmatch(name) and name != own)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return f"{self._root} cannot be listed: {error.strerror}"
+        marks = {name: _read(self._root / name) for name in names}
+        valid = [f"{name} ({of})" for name, (at, of) in marks.items() if is_link or at in (inode, None)]
+        if not valid:
+            return None
+        return (
+            f"{self._root} has marks of other stores: {', '.join(valid)}. Give each store a directory of its own, or "
+            "remove the mark of a store that is gone"
+        )
+
+    def objection(self) -> str | None:
+        """Return why no file may be deleted in the directory; None where it is this store's alone."""
+        if (others := self.others()) is not None:
+            return others
+        if self._root.is_symlink() and not os.path.lexists(self._root / self._name()):
+            return (
+                f"{self._root} is a link, and no mark in what it leads to says that it is this store's. The next side "
+                "file that is recorded leaves one"
+            )
+        return None
+
+    def add(self) -> None:
+        """Leave this store's mark, durably, where it is not there.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        name = self._name()
+        directory = self._root.stat().st_ino
+        path = self._root / name
+        if name == _PREFIX or _read(path)[0] == directory:
+            return
+        text = f"{directory}\n".encode() + os.fsencode(self._database) + b"\n"
+        write_whole(path, text, self._root / f"{name}.{uuid.uuid4().hex}{TEMPORARY}")
+
+    def unfinished(self) -> list[Path]:
+        """Return the marks that are not whole, or are left of a process that was killed."""
+        return sorted(self._root.glob(f"{_PREFIX}*{TEMPORARY}"))
+
+    def withdraw(self, root: Path) -> None:
+        """Remove this store's mark from a directory, which need not be its own; a mark that stays keeps files."""
+        with contextlib.suppress(OSError):
+            (root / self._name()).unlink()
+
+    def _name(self) -> str:
+        """Return the name of this store's mark; of a database that is not there, no mark has it."""
+        try:
+            return f"{_PREFIX}{self._database.stat().st_ino}"
+        except OSError:
+            return _PREFIX
+
+
+def _read(path: Path) -> tuple[int | None, str]:
+    """Return the directory and, for people, the database of a mark; None for what is no mark, which is not followed."""
+    with contextlib.suppress(OSError, ValueError):
+        status = path.lstat()
+        if stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_BYTES and not leads_to_database(path):
+            directory, database = path.read_bytes().split(b"\n", 1)
+            return int(directory), repr(os.fsdecode(database.removesuffix(b"\n")))
+    return None, "it cannot be read"
