@@ -18,6 +18,7 @@ import re
 import stat
 import uuid
 from pathlib import Path
+from typing import NamedTuple
 
 from slime_store.blobs.held import leads_to_database
 from slime_store.blobs.syncing import TEMPORARY, write_whole
@@ -42,16 +43,12 @@ class Owners:
 
     def others(self) -> str | None:
         """Return which other stores the directory is of, and what to do about it, or None. Costs a listing of it."""
-        own, is_link = self._name(), self._root.is_symlink()
         try:
-            inode = self._root.stat().st_ino
-            names = sorted(name for name in os.listdir(self._root) if _MARK.fullmatch(name) and name != own)
+            valid = [f"{name} ({mark.database})" for name, mark in self._others().items() if mark.counts]
         except FileNotFoundError:
             return None
         except OSError as error:
             return f"{self._root} cannot be listed: {error.strerror}"
-        marks = {name: _read(self._root / name) for name in names}
-        valid = [f"{name} ({of})" for name, (at, of) in marks.items() if is_link or at in (inode, None)]
         if not valid:
             return None
         return (
@@ -63,7 +60,7 @@ class Owners:
         """Return why no file may be deleted in the directory; None where it is this store's alone."""
         if (others := self.others()) is not None:
             return others
-        if self._root.is_symlink() and not os.path.lexists(self._root / self._name()):
+        if os.path.islink(self._root) and not os.path.lexists(self._root / self._name()):
             return (
                 f"{self._root} is a link, and no mark in what it leads to says that it is this store's. The next side "
                 "file that is recorded leaves one"
@@ -71,7 +68,7 @@ class Owners:
         return None
 
     def add(self) -> None:
-        """Leave this store's mark, durably, where it is not there.
+        """Leave this store's mark, durably, where it is not there; those that were copied along go.
 
         Raises:
             OSError: it cannot be written.
@@ -79,10 +76,14 @@ class Owners:
         name = self._name()
         directory = self._root.stat().st_ino
         path = self._root / name
-        if name == _PREFIX or _read(path)[0] == directory:
+        if name == _PREFIX or _read(path).directory == directory:
             return
         text = f"{directory}\n".encode() + os.fsencode(self._database) + b"\n"
         write_whole(path, text, self._root / f"{name}.{uuid.uuid4().hex}{TEMPORARY}")
+        for other, mark in self._others().items():
+            if not mark.counts:
+                with contextlib.suppress(OSError):
+                    (self._root / other).unlink()
 
     def unfinished(self) -> list[Path]:
         """Return the marks that are not whole, or are left of a process that was killed."""
@@ -93,6 +94,13 @@ class Owners:
         with contextlib.suppress(OSError):
             (root / self._name()).unlink()
 
+    def _others(self) -> dict[str, _Mark]:
+        """Return the marks of other stores by name."""
+        own, inode, is_link = self._name(), self._root.stat().st_ino, os.path.islink(self._root)
+        names = sorted(name for name in os.listdir(self._root) if _MARK.fullmatch(name) and name != own)
+        marks = {name: _read(self._root / name) for name in names}
+        return {name: mark._replace(counts=is_link or mark.directory in (inode, None)) for name, mark in marks.items()}
+
     def _name(self) -> str:
         """Return the name of this store's mark; of a database that is not there, no mark has it."""
         try:
@@ -101,11 +109,19 @@ class Owners:
             return _PREFIX
 
 
-def _read(path: Path) -> tuple[int | None, str]:
-    """Return the directory and, for people, the database of a mark; None for what is no mark, which is not followed."""
+class _Mark(NamedTuple):
+    """What a mark says: the directory's inode number, None where it cannot be read, and for people the database."""
+
+    directory: int | None = None
+    database: str = "it cannot be read"
+    counts: bool = True
+
+
+def _read(path: Path) -> _Mark:
+    """Return what a mark says; what is no mark, a link for example, is not followed."""
     with contextlib.suppress(OSError, ValueError):
         status = path.lstat()
         if stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_BYTES and not leads_to_database(path):
             directory, database = path.read_bytes().split(b"\n", 1)
-            return int(directory), repr(os.fsdecode(database.removesuffix(b"\n")))
-    return None, "it cannot be read"
+            return _Mark(int(directory), repr(os.fsdecode(database.removesuffix(b"\n"))))
+    return _Mark()
