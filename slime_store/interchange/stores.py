@@ -17,7 +17,6 @@ from slime_store.interchange.dump_names import Kind
 from slime_store.interchange.reports import ImportedFile
 from slime_store.store import Run, SampleStore
 from slime_store.store.imports import (
-    JoinedSession,
     StoredSample,
     find_import,
     find_recording,
@@ -71,7 +70,7 @@ def _chosen(path: Path, names: list[str], target: str, from_run: str | None) -> 
 
 
 def _import_one(
-    run: Run, there: Run, info: RolloutInfo, sessions: dict[int, JoinedSession], path: Path, strict: bool
+    run: Run, there: Run, info: RolloutInfo, sessions: dict[int, int], path: Path, strict: bool
 ) -> ImportedFile:
     kind: Kind = "train" if info.kind == "train" else "eval"
     which = f"attempt {info.attempt} of {kind} rollout {info.rollout_id} of run {info.run!r}"

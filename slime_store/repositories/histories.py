@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
 from sqlalchemy.orm import aliased
@@ -23,10 +24,15 @@ def is_dump(rollout_pk: Any) -> ColumnElement[bool]:
 
 
 def _is_brought() -> ColumnElement[bool]:
-    """Condition: a session that came with an import, since nothing that it recorded itself is known."""
+    """Condition: a session that came with an import of this rollout."""
+    return and_(_has_done_nothing(), _is_imported(RolloutRow.id))
+
+
+def _has_done_nothing() -> ColumnElement[bool]:
+    """Condition: a session of which nothing is known that it did itself."""
     own = aliased(RolloutRow)
     recorded = select(own.id).where(own.session_pk == SessionRow.id, ~_is_imported(own.id)).exists()
-    return and_(SessionRow.checkpoint_rollout_id.is_(None), _is_imported(RolloutRow.id), ~recorded)
+    return and_(SessionRow.checkpoint_rollout_id.is_(None), ~recorded)
 
 
 MADE: tuple[Any, ...] = (
@@ -43,6 +49,18 @@ MADE: tuple[Any, ...] = (
     is_newest_attempt(lambda later: ~is_dump(later.id)).label("is_newest"),
 )
 """What is asked of a rollout, joined with its session, to know which others it followed."""
+
+
+class _Coming(NamedTuple):
+    """What is asked of a rollout that is to be imported, as of ``MADE``, to know which others it is older than."""
+
+    session_pk: int
+    session: int
+    began: datetime
+    is_brought: bool
+    finished_at: datetime | None
+    is_imported: bool = True
+    pk: int = 0  # it has none yet
 
 
 class Histories:
@@ -113,6 +131,15 @@ class Histories:
         )
         return self._first(query)
 
+    def is_made_anew(self, rollout_id: int, session_pk: int, finished_at: datetime | None) -> bool:
+        """Return whether a rollout that is to be imported, recorded by a session at a time, has been made anew since.
+
+        The run must be locked, if that is to stay so.
+        """
+        query = select(SessionRow.id, SessionRow.ordinal, SessionRow.started_at, _has_done_nothing())
+        coming = _Coming(*self._connection.execute(query.where(SessionRow.id == session_pk)).one(), finished_at)
+        return any(_is_older(coming, each) for each in self._recorded(rollout_id))
+
     def why_not_after(self, row: Row[Any], last: Row[Any]) -> str | None:
         """Say why a rollout did not follow another one, the last before it; None if it did."""
         what = f"rollout {row.rollout_id} is from session {row.session}"
@@ -127,14 +154,17 @@ class Histories:
             went_on_from = self.checkpointed(row.start, row.session)
             return went_on_from is None or went_on_from.pk == last.pk
         if row.session_pk == last.session_pk:
-            return last.is_newest or not any(_is_older(last, each) and _is_older(each, row) for each in self._own(last))
+            return last.is_newest or not any(
+                _is_older(last, each) and _is_older(each, row)
+                for each in self._recorded(last.rollout_id, RolloutRow.session_pk == last.session_pk)
+            )
         # else it had another one, which is not in the store any more, or never was
         return row.start is None or self._was_handed(row.session_pk, last.pk)
 
-    def _own(self, row: Row[Any]) -> list[Row[Any]]:
-        """Return all that its session has recorded of a rollout (columns: ``MADE``)."""
-        same = RolloutRow.session_pk == row.session_pk, RolloutRow.rollout_id == row.rollout_id
-        query = select(*MADE).join(SessionRow, SessionRow.id == RolloutRow.session_pk).where(*self._complete, *same)
+    def _recorded(self, rollout_id: int, *where: ColumnElement[bool]) -> list[Row[Any]]:
+        """Return all that was recorded of a rollout (columns: ``MADE``)."""
+        query = select(*MADE).join(SessionRow, SessionRow.id == RolloutRow.session_pk)
+        query = query.where(*self._complete, RolloutRow.rollout_id == rollout_id, *where)
         rows: list[Row[Any]] = list(self._connection.execute(query))
         return rows
 
@@ -147,7 +177,7 @@ class Histories:
         return rows[0] if rows else None
 
 
-def _is_older(one: Row[Any], other: Row[Any]) -> bool:
+def _is_older(one: Row[Any] | _Coming, other: Row[Any]) -> bool:
     """Return whether a rollout was recorded before another one, which may have made anew what it followed.
 
     Sessions are numbered as they begin, whatever the clock; those that an import brings along have later numbers than

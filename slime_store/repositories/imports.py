@@ -254,19 +254,3 @@ class ImportRepository:
         resume = ResumeRepository(self._connection, self._run_pk)
         resume.describe_session(key, None, origin.lineage)
         return key
-
-    def is_made_anew(self, kind: str, rollout_id: int, session_pk: int, started_at: datetime) -> bool:
-        """Return whether a session that started later than a given one has the same rollout."""
-        query = (
-            select(RolloutRow.id)
-            .join(SessionRow, SessionRow.id == RolloutRow.session_pk)
-            .where(
-                RolloutRow.run_pk == self._run_pk,
-                RolloutRow.kind == kind,
-                RolloutRow.rollout_id == rollout_id,
-                RolloutRow.status == "complete",
-                RolloutRow.session_pk != session_pk,
-                SessionRow.started_at > started_at,
-            )
-        )
-        return self._connection.execute(query.limit(1)).first() is not None

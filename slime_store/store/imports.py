@@ -10,6 +10,7 @@ from slime_store.database import reconnecting
 from slime_store.errors import BlobCorruptError
 from slime_store.mapping.encode import RolloutEncoder
 from slime_store.mapping.encoded import EncodedRollout
+from slime_store.repositories.histories import Histories
 from slime_store.repositories.imports import ImportOrigin, ImportRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
@@ -17,7 +18,7 @@ from slime_store.repositories.weight_versions import WeightVersionRepository
 from slime_store.store.collection import paused
 from slime_store.store.infos import decode_inline, encode_inline
 from slime_store.store.recording import write_rollout
-from slime_store.store.requests import RecordRequest
+from slime_store.store.requests import MadeAnewError, RecordRequest
 from slime_store.store.resume import load_state
 from slime_store.store.run import Run
 from slime_store.store.sessions import utc_now
@@ -73,19 +74,6 @@ class Recorded:
     placeholders: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class JoinedSession:
-    """A session of the run that something is imported into, in the place of one of another store.
-
-    Attributes:
-        pk: its key.
-        started_at: when the session in the other store began.
-    """
-
-    pk: int
-    started_at: datetime
-
-
 @reconnecting
 def find_import(run: Run, source_digest: bytes, kind: Kind, rollout_id: int) -> int | None:
     """Return the attempt at this rollout that was imported from the same content, or None."""
@@ -94,7 +82,7 @@ def find_import(run: Run, source_digest: bytes, kind: Kind, rollout_id: int) -> 
 
 
 @reconnecting
-def find_recording(run: Run, there: Run, info: RolloutInfo, sessions: dict[int, JoinedSession]) -> int | None:
+def find_recording(run: Run, there: Run, info: RolloutInfo, sessions: dict[int, int]) -> int | None:
     """Return the attempt of a run that is the very recording which another store has, or None.
 
     The run has it where the answer to its COMMIT was lost, so that the rollout went to the spool as well, and where the
@@ -102,12 +90,12 @@ def find_recording(run: Run, there: Run, info: RolloutInfo, sessions: dict[int, 
     """
     with there._handle.reading() as connection:
         row = RolloutRepository(connection, there._pk).find(info.run, info.kind, info.rollout_id, info.attempt)
-    session = sessions.get(row.session_pk)
-    if session is None:
+    session_pk = sessions.get(row.session_pk)
+    if session_pk is None:
         return None
     with run._handle.reading() as connection:
         imports = ImportRepository(connection, run._pk)
-        return imports.find_recording(session.pk, info.kind, info.rollout_id, row.started_at)
+        return imports.find_recording(session_pk, info.kind, info.rollout_id, row.started_at)
 
 
 def record_import(
@@ -121,6 +109,9 @@ def record_import(
 ) -> RolloutInfo:
     """Record a rollout as a new attempt, unless the run holds it already: of the same content, or recording.
 
+    A train rollout that the run has made anew since comes without the state: that of an abandoned way must not be taken
+    for that of the new one.
+
     Raises:
         AlreadyImportedError: it does, also where another process was faster.
         UnsupportedValueError: a value cannot be kept exactly (strict only).
@@ -128,6 +119,20 @@ def record_import(
         DatabaseError: nothing of it was kept.
     """
     run._handle.check_writable("import a rollout")
+    try:
+        return _record(run, rollout_id, output, source, state, strict)
+    except MadeAnewError:
+        return _record(run, rollout_id, output, source, None, strict)
+
+
+def _record(
+    run: Run,
+    rollout_id: int,
+    output: RolloutFnTrainOutput | RolloutFnEvalOutput,
+    source: ImportSource,
+    state: Any,
+    strict: bool,
+) -> RolloutInfo:
     encoder = RolloutEncoder(strict=strict)
     with paused():
         if isinstance(output, RolloutFnTrainOutput):
@@ -166,7 +171,7 @@ def _groups_of(encoded: EncodedRollout, session_pk: int | None, recorded: Record
 
 
 @reconnecting
-def join_sessions(run: Run, there: Run) -> dict[int, JoinedSession]:
+def join_sessions(run: Run, there: Run) -> dict[int, int]:
     """Return, by key, in the place of which sessions of a run those of another store's come that did anything.
 
     It is the session of the same process, else a new one of the same lineage, so that its rollouts are adopted exactly
@@ -186,20 +191,19 @@ def join_sessions(run: Run, there: Run) -> dict[int, JoinedSession]:
         for theirs, origin in sessions.items():
             if theirs in last_active:
                 pk = imports.same_session(origin, last_active[theirs], others)
-                joined[theirs] = JoinedSession(imports.add_session(origin) if pk is None else pk, origin.started_at)
-        taken = [(joined[version[0]].pk, *version[1:]) for version in versions if version[0] in joined]
+                joined[theirs] = imports.add_session(origin) if pk is None else pk
+        taken = [(joined[version[0]], *version[1:]) for version in versions if version[0] in joined]
         WeightVersionRepository(connection).take_over(run._pk, taken)
     return joined
 
 
 @reconnecting
 def stored_rollout(
-    run: Run, there: Run, info: RolloutInfo, sessions: dict[int, JoinedSession], digest: bytes, file_name: str
+    run: Run, there: Run, info: RolloutInfo, sessions: dict[int, int], digest: bytes, file_name: str
 ) -> tuple[ImportSource, Any]:
     """Return what another store says of a rollout beside its output, and the data source's state.
 
-    A train rollout that a later session of the run has made anew comes without the state: that of an abandoned way must
-    not be taken for that of the new one.
+    The state is left out where it is known already that it will not be wanted, see ``record_import``.
 
     Raises:
         ArraysPrunedError: the state held tensors or samples, which were pruned.
@@ -216,19 +220,18 @@ def stored_rollout(
         generated_in = imports.generated_in(row.id)
     if unknown := {row.session_pk, *generated_in.values()} - sessions.keys():
         raise BlobCorruptError(f"its session {min(unknown)} is none of its run's")
-    session = sessions[row.session_pk]
+    session_pk = sessions[row.session_pk]
     with run._handle.reading() as connection:
-        is_left = info.kind == "train" and ImportRepository(connection, run._pk).is_made_anew(
-            info.kind, info.rollout_id, session.pk, session.started_at
-        )
+        histories = Histories(connection, run._pk)
+        is_left = info.kind == "train" and histories.is_made_anew(info.rollout_id, session_pk, row.finished_at)
     state = None
     if not is_left:
         where = info.rollout_id, info.attempt
         state = load_state(there._handle, info.run, there._pk, info.kind, *where, StoredSample)
     extras = {} if document is None else dict(decode_inline(document))
-    ours = {position: sessions[pk].pk for position, pk in generated_in.items()}
+    ours = {position: sessions[pk] for position, pk in generated_in.items()}
     recorded = Recorded(row.started_at, row.finished_at, version, ours, info.placeholders)
-    return ImportSource(digest, file_name, nesting, extras, session.pk, recorded), state
+    return ImportSource(digest, file_name, nesting, extras, session_pk, recorded), state
 
 
 @reconnecting

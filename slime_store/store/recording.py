@@ -23,6 +23,7 @@ from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.aggregates import AggregateRepository
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.repositories.digests import RolloutDigests
+from slime_store.repositories.histories import Histories
 from slime_store.repositories.imports import ImportRepository
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.resume import JOURNAL
@@ -33,7 +34,7 @@ from slime_store.store.clearing import journalled_of, superseded_by
 from slime_store.store.handle import StoreHandle
 from slime_store.store.infos import rollout_info
 from slime_store.store.payloads import PreparedPayloads, compress_packs, own_bytes, prepare, renew
-from slime_store.store.requests import RecordRequest
+from slime_store.store.requests import MadeAnewError, RecordRequest
 from slime_store.store.sessions import Sessions, utc_now
 from slime_store.store.shared_contents import SharedContents, delete_rollouts
 from slime_store.store.side_files import remove_files, take_back
@@ -59,6 +60,7 @@ def write_rollout(handle: StoreHandle, request: RecordRequest, rollout: EncodedR
     Raises:
         RolloutExistsError: it is recorded already, and ``on_conflict`` is "error".
         AlreadyImportedError: the content of its file, or this very recording, is there already.
+        MadeAnewError: it is imported with a state, and has been made anew since.
         CommitUnknownError: the answer to a COMMIT was lost, and it could not be found out whether the rollout is kept.
         DatabaseError: the database failed in another way; nothing of this rollout was kept.
     """
@@ -113,7 +115,7 @@ def _write_rollouts(
                 _Recording(connection, handle.sessions, blobs, request, session_pk) for request, _ in rollouts
             ]
             for recording, (_, rollout), payloads in zip(recordings, rollouts, prepared, strict=True):
-                recording.check(rollout.kind)
+                recording.check(rollout)
                 renew(payloads, rollout, writer)
             contents = SharedContents(connection, blobs, [rollout for _, rollout in rollouts], prepared, writer)
             superseded: list[int] = []
@@ -193,9 +195,9 @@ class _Recording:
         self._blobs = blobs
         self._rollouts = RolloutRepository(connection, request.run_pk)
 
-    def check(self, kind: str) -> None:
-        """Refuse what is recorded already, if it was asked for."""
-        request = self._request
+    def check(self, rollout: EncodedRollout) -> None:
+        """Refuse what is recorded already, if it was asked for, and an imported state of an abandoned way."""
+        request, kind = self._request, rollout.kind
         if request.origin is not None:
             imports = ImportRepository(self._connection, request.run_pk)
             known = imports.find(request.origin.digest, kind, request.rollout_id)
@@ -205,6 +207,10 @@ class _Recording:
                 raise AlreadyImportedError(request.run, kind, request.rollout_id, known)
         if request.on_conflict == "error" and self._rollouts.attempts(kind, request.rollout_id):
             raise RolloutExistsError(request.run, kind, request.rollout_id)
+        if request.session_pk is not None and kind == "train" and rollout.state is not None:
+            histories = Histories(self._connection, request.run_pk)
+            if histories.is_made_anew(request.rollout_id, request.session_pk, request.finished_at):
+                raise MadeAnewError()
 
     def run(
         self, rollout: EncodedRollout, prepared: PreparedPayloads, contents: SharedContents, writer: PayloadWriter

@@ -12,6 +12,10 @@ from slime_store.repositories.imports import ImportOrigin, SessionOrigin
 OnConflict = Literal["new_attempt", "replace", "error"]
 
 
+class MadeAnewError(Exception):
+    """A rollout that is imported with the data source's state has been made anew since: it is to come without."""
+
+
 @dataclass(frozen=True)
 class JournalClearing:
     """What a rollout has of the journal, and which journalled groups it makes needless.

@@ -6,15 +6,18 @@ import os
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from slime_store import ParamInfo, RolloutFnEvalOutput, RolloutFnTrainOutput, Run, Sample, SampleStore
 from slime_store.dataframes import eval_summary_df
 from slime_store.interchange import export_run, import_path, stores
+from slime_store.store import sessions
 from slime_store.store.imports import find_extras
 from slime_store.store.prepared import prepare_eval, prepare_train
 from slime_store.store.resume import load_state
@@ -136,6 +139,65 @@ def test_a_spooled_rollout_that_was_made_anew_since_does_not_move_the_data_sourc
             import_path(run, tmp_path / "spool.db")
         assert [info.attempt for info in run.rollouts(attempts=True)] == [1, 2]
         assert run.resume().state == {"sample_offset": 1}
+
+
+def _spooled_and_gone(store_url: str, spool: Path) -> None:
+    """Record 0 in the store and 1 in the spool, as one process that has ended since."""
+    with SampleStore.open(store_url) as store, SampleStore.open(spool) as spooled:
+        for run, start, rollout_id in ((store.run("r"), -1, 0), (spooled.run("r"), None, 1)):
+            run.recovery.begin_session(checkpoint_rollout_id=start, lineage={"lr": 1})
+            run.record_train(rollout_id, make_train_output(1, 2), state={"sample_offset": 10 * rollout_id})
+
+
+def _made_anew(store_url: str) -> None:
+    """Record 1 as the next process, which started behind 0, with a checkpoint."""
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        run.recovery.begin_session(checkpoint_rollout_id=0, lineage={"lr": 1})
+        run.record_train(1, make_train_output(1, 2, seed=1), state={"sample_offset": 12, "noise": np.arange(3000)})
+        run.recovery.record_checkpoint(1)
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile", "after", "before, by a clock that is behind"])
+def test_the_state_of_what_is_imported_is_never_taken_for_that_of_the_new_way(
+    store_url: str, tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _spooled_and_gone(store_url, tmp_path / "spool.db")
+    if when.startswith("before"):
+        with monkeypatch.context() as patch:
+            if "clock" in when:
+                patch.setattr(sessions, "utc_now", lambda: datetime(2020, 1, 1, tzinfo=timezone.utc))
+            _made_anew(store_url)
+    original = stores.record_import
+
+    def recorded(*arguments: Any, **options: Any) -> Any:
+        if when == "meanwhile":
+            _made_anew(store_url)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(stores, "record_import", recorded)
+    with SampleStore.open(store_url) as store:
+        run = store.run("r")
+        assert len(import_path(run, tmp_path / "spool.db").recorded) == 1
+        if when == "after":
+            _made_anew(store_url)
+        assert [info.session for info in run.rollouts(attempts=True)] == [1, 1, 2] if when == "after" else [1, 2, 1]
+        assert run.recovery.load_state(1)["sample_offset"] == run.resume().state["sample_offset"] == 12
+        assert store.verify().problems == ()
+
+
+def test_what_the_same_session_has_made_anew_since_does_not_bring_its_state(store_url: str, tmp_path: Path) -> None:
+    with SampleStore.open(store_url) as store, SampleStore.open(tmp_path / "spool.db") as spool:
+        for run in (spool.run("r"), store.run("r")):
+            run.recovery.begin_session(checkpoint_rollout_id=-1, lineage={"lr": 1})
+        output = make_train_output(1, 2)
+        spool.run("r").record_train(0, output, state={"noise": np.arange(3000)})  # then it went back
+        store.run("r").record_train(0, output, state="the way that it went on")
+        spool.run("r").record_train(1, output, state="recorded once")
+        import_path(store.run("r"), tmp_path / "spool.db")
+        recovery = store.run("r").recovery
+        assert [recovery.load_state(number) for number in (0, 1)] == ["the way that it went on", "recorded once"]
+        assert store.verify().problems == ()
 
 
 @pytest.mark.parametrize("is_seen", [True, False], ids=["seen before", "seen in the transaction"])
