@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import platform
@@ -18,7 +19,6 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from slime_store.codecs.documents.plain import plain_json
 from slime_store.database import tell_after_fork
 from slime_store.errors import StoreClosedError
 from slime_store.repositories.runs import RunRepository
@@ -208,4 +208,4 @@ def _client() -> str:
         version = getattr(sys.modules.get(name), "__version__", None)
         if version is not None:
             versions[name] = str(version)
-    return plain_json(versions) or "{}"
+    return json.dumps(versions, separators=(",", ":"))  # ASCII: a version may be any text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import multiprocessing
 import os
 import pickle
@@ -20,6 +21,7 @@ from slime_store import Run, Sample, SampleStore
 from slime_store.errors import DatabaseError, StoreClosedError, StoreError
 from slime_store.store.prepared import prepare_train
 from slime_store.store.requests import JournalClearing
+from slime_store.store.sessions import _registry as registry
 from slime_store.testing.contract.opening import opened
 from tests.services.tables import execute, rows
 
@@ -49,6 +51,17 @@ def begun(url: str, handles: ExitStack) -> tuple[SampleStore, Run]:
 def sessions(url: str) -> list[Any]:
     """Return the lineage of each session."""
     return [lineage for (lineage,) in rows(url, "SELECT lineage FROM sessions ORDER BY id")]
+
+
+@pytest.mark.parametrize("process", ["1" * 32, "d" * 32])
+def test_a_session_names_its_process_whatever_the_name_looks_like(
+    store_url: str, handles: ExitStack, monkeypatch: pytest.MonkeyPatch, process: str
+) -> None:
+    """One name of a thousand has nineteen digits in a row, as a number of 64 bits would."""
+    monkeypatch.setattr(registry, "process", process)
+    begun(store_url, handles)
+    ((client,),) = rows(store_url, "SELECT client FROM sessions")
+    assert json.loads(client)["process"] == process
 
 
 def read_only(url: str) -> None:
