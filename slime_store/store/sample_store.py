@@ -176,7 +176,8 @@ class SampleStore:
 
         SQLite rewrites the file, which takes as long as copying it, needs room for the copy, and lets no other writer
         in. PostgreSQL makes the space usable again, and returns what is at the end of its files. Side files of more
-        than an hour that no row names are removed, unless another store uses their directory.
+        than an hour that no row names are removed, unless another store uses their directory, or one that a row names
+        is missing.
 
         Raises:
             ReadOnlyStoreError: the store was opened with ``read_only=True``.
