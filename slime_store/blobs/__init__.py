@@ -2,7 +2,7 @@
 
 from slime_store.blobs.directory import BlobDirectory
 from slime_store.blobs.held import head_of, is_held
-from slime_store.blobs.payload import FILE_BYTES, MAX_BYTES, PART_BYTES, Payload, PayloadWriter
+from slime_store.blobs.payload import FILE_BYTES, MAX_BYTES, PART_BYTES, Payload, PayloadWriter, checksum_of
 from slime_store.blobs.syncing import sync_directory
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "BlobDirectory",
     "Payload",
     "PayloadWriter",
+    "checksum_of",
     "head_of",
     "is_held",
     "sync_directory",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slime_store.blobs.directory import BlobDirectory
-from slime_store.codecs.frames import checksum_of
+
+_CHECKSUM_BYTES = 4
 
 FILE_BYTES = 768 * 1024
 """Payloads of at least this many stored bytes go to side files where there is a directory.
@@ -41,6 +42,11 @@ class Payload:
     data: bytes | None
     file_name: str | None
     checksum: bytes
+
+
+def checksum_of(data: bytes) -> bytes:
+    """Return the checksum of the content that a zstd frame ends with (codecs/frames.py); else the last bytes."""
+    return bytes(data[-_CHECKSUM_BYTES:])
 
 
 class PayloadWriter:

@@ -18,7 +18,6 @@ LEVEL = 1  # by measurement: docs/measurements/compressors.md. Readers do not de
 NEAR_HASH_LOG = 6
 """Of contents that hardly repeat: remembers 64 places, so that chance matches do not cost more than they save."""
 
-_CHECKSUM_BYTES = 4
 _MAX_RATIO = 131072 // 4  # a zstd block takes at least 4 bytes and holds at most 128 KiB
 
 
@@ -46,11 +45,6 @@ def compress(array: Array, *, repeats: bool = True) -> bytes:
     """
     compressor = _contexts.compressor if repeats else _contexts.near_compressor
     return compressor.compress(array.reshape(-1).view(np.uint8).data)
-
-
-def checksum_of(data: bytes) -> bytes:
-    """Return the checksum of the content that a frame ends with; of anything else, its last bytes."""
-    return bytes(data[-_CHECKSUM_BYTES:])
 
 
 def decompress(data: bytes, expected_bytes: int) -> bytes:

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from slime_store.blobs import checksum_of
 from slime_store.codecs.arrays import EncodedArray
-from slime_store.codecs.frames import checksum_of
 from slime_store.errors import BlobCorruptError, StoreError
 from slime_store.mapping.packs import unpack
 from slime_store.store.verification.findings import is_damage, reason_of
