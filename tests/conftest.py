@@ -61,6 +61,18 @@ def store_url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url"))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to the slow group what is marked ``slow_on_postgresql``, where it is tried on PostgreSQL."""
+    for item in items:
+        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        databases = [parameters.get(name) for name in ("store_url", "target_url")]
+        if "postgresql" in databases and item.get_closest_marker("slow_on_postgresql"):
+            item.add_marker(pytest.mark.slow)
+        if databases == ["postgresql", "postgresql"]:
+            item.add_marker(pytest.mark.slow)  # what one of the two does wrong, it does beside SQLite too
+
+
 @pytest.fixture(autouse=True)
 def _quick_schema(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make new stores from statements that the migrations once sent, except in the tests of the schema."""

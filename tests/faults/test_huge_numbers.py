@@ -67,7 +67,10 @@ def in_little_memory(look: Callable[[SampleStore], None], url: str) -> None:
         look(store)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(
+    "number",
+    ["turns", *(pytest.param(each, marks=pytest.mark.slow_on_postgresql) for each in NUMBERS if each != "turns")],
+)
 def test_a_huge_number_is_named_and_nothing_is_made_of_it(recorded: str, tmp_path: Path, number: str) -> None:
     train, evaluation = row(recorded, "SELECT min(id), max(id) FROM rollouts")
     execute(recorded, NUMBERS[number].format(n=1 << 40, train=train, eval=evaluation))

@@ -64,7 +64,7 @@ def _read(url: str, done: Any, results: Any) -> None:
         results.put((turn, len(seen)))
 
 
-@pytest.mark.parametrize("n_each", [6, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_each", [4, pytest.param(50, marks=pytest.mark.slow)])
 def test_h1_eight_writers_and_two_readers_meet_no_error_and_lose_nothing(store_url: str, n_each: int) -> None:
     with opened(store_url) as store:
         store.run(RUN)

@@ -175,7 +175,7 @@ def _some(n_steps: int, most: int) -> range:
     return range(0, n_steps, 1 if n_steps <= most else (n_steps // most) | 1)
 
 
-most_steps = pytest.mark.parametrize("most", [3, pytest.param(10_000, marks=pytest.mark.slow)])
+most_steps = pytest.mark.parametrize("most", [2, pytest.param(10_000, marks=pytest.mark.slow)])
 
 
 @pytest.mark.parametrize("name", READS)

@@ -121,7 +121,7 @@ def soak(url: str, directory: Path, seconds: float) -> str:
 
 
 def test_a_store_is_soaked_for_some_seconds(store_url: str, tmp_path: Path) -> None:
-    print(soak(store_url, tmp_path, 4.0))
+    print(soak(store_url, tmp_path, 2.5))
 
 
 @pytest.mark.slow

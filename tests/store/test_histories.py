@@ -156,7 +156,7 @@ class Trainer:
             self.saved[rollout_id] = name
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 40))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))])
 def test_whatever_a_run_went_through_the_chain_after_each_checkpoint_is_of_one_history(
     store_url: str, seed: int
 ) -> None:

@@ -60,7 +60,7 @@ def is_kept(url: str, run: str = OLD) -> None:
 
 
 @pytest.mark.parametrize("run", [OLD, NEW])
-@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow_on_postgresql), 3])
 def test_what_is_recorded_under_the_keys_that_are_to_be_copied_stays(
     sqlite_url: str, target_url: str, run: str, step: int
 ) -> None:
@@ -71,8 +71,8 @@ def test_what_is_recorded_under_the_keys_that_are_to_be_copied_stays(
     is_kept(target_url, run)
 
 
-@pytest.mark.parametrize("step", [1, 2, 3])
-@pytest.mark.parametrize("with_gaps", [True, False])
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow_on_postgresql), 2, 3])
+@pytest.mark.parametrize("with_gaps", [True, pytest.param(False, marks=pytest.mark.slow_on_postgresql)])
 def test_what_is_imported_into_the_target_meanwhile_stays(
     sqlite_url: str, target_url: str, tmp_path: Path, step: int, with_gaps: bool
 ) -> None:

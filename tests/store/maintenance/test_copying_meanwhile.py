@@ -39,7 +39,7 @@ def _large(seed: int) -> list[list[Sample]]:
 
 
 @pytest.mark.parametrize("happens", [_deleted, _pruned, _replaced])
-@pytest.mark.parametrize("while_doing", ["payload", "fingerprint"])
+@pytest.mark.parametrize("while_doing", ["payload", pytest.param("fingerprint", marks=pytest.mark.slow_on_postgresql)])
 def test_what_is_deleted_while_it_is_copied_is_looked_at_again(
     sqlite_url: str, target_url: str, monkeypatch: pytest.MonkeyPatch, happens: Any, while_doing: str
 ) -> None:
@@ -68,7 +68,10 @@ def test_what_is_deleted_while_it_is_copied_is_looked_at_again(
 
 
 @pytest.mark.parametrize("name", [RUN, "new"])
-@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize(
+    "at",
+    [pytest.param(1, marks=pytest.mark.slow_on_postgresql), 2, pytest.param(3, marks=pytest.mark.slow_on_postgresql)],
+)
 def test_what_somebody_records_into_the_target_meanwhile_is_kept_and_the_copy_refused(
     sqlite_url: str, target_url: str, name: str, at: int
 ) -> None:
