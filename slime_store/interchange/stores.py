@@ -23,6 +23,7 @@ from slime_store.store.imports import (
     join_sessions,
     record_import,
     stored_rollout,
+    take_over_adoptions,
 )
 from slime_store.types import RolloutInfo
 
@@ -52,6 +53,7 @@ def import_store(run: Run, path: Path, *, from_run: str | None = None, strict: b
             sessions = join_sessions(run, there)
             for info in found:
                 done.append(_import_one(run, there, info, sessions, path, strict))
+            take_over_adoptions(run, there, sessions)
     return done
 
 

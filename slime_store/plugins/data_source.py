@@ -64,11 +64,11 @@ class RecordingDataSource:
             self._session.guard.run("note returned groups", lambda: self._session.tracker.given_back(samples))
 
     def save(self, rollout_id: int) -> None:
-        """Save the wrapped source's state as it does itself, and note the checkpoint, when its rollout is stored.
+        """Save the wrapped source's state as it does itself, and note the checkpoint, also when its rollout is stored.
 
-        One whose rollout is lost or in the spool is not noted: where its data source was, the store does not know, so
-        that resuming from there would begin the prompts anew. `Run.resume` goes from the one before, and pruning keeps
-        what that needs. The framework may still load it, and then keeps its own file's state.
+        Where the data source was after a rollout that is lost or in the spool, the store does not know, so that
+        resuming from there would begin the prompts anew. `Run.resume` goes from the checkpoint before, and pruning
+        keeps what that needs. The framework may still load this one, and then keeps its own file's state.
 
         Raises:
             StoreError: only with ``slime_store_on_error: raise``: something before the checkpoint is not stored.
@@ -81,12 +81,14 @@ class RecordingDataSource:
         if not session.is_used:
             session.is_used = True  # said once
             warn("nothing is recorded, since no rollout came through it; set --rollout-function-path to slime_store's")
+        # at once: what an earlier session saved under this number is no more
+        session.guard.run("note a checkpoint", lambda: session.note_checkpoint(rollout_id))
         session.recorder.flush()
         session.guard.check()
         if rollout_id in session.recorder.stored:
-            session.guard.run("note a checkpoint", lambda: session.run.recovery.record_checkpoint(rollout_id))
+            session.guard.run("note a checkpoint", lambda: session.note_checkpoint(rollout_id))
         else:
-            warn("the checkpoint after rollout %s is not noted, since that rollout is not in the store", rollout_id)
+            warn("the store does not know the data source of the checkpoint after rollout %s", rollout_id)
 
     def load(self, rollout_id: int | None = None) -> None:
         """Load the wrapped source's state as it does itself, then put it to where the checkpoint's rollout ended.

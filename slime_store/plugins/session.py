@@ -62,6 +62,7 @@ class PluginSession:
         self._start: dict[str, Any] | None = None
         self._is_start_noted = False
         self._handed: deque[RolloutInfo] = deque()
+        self._saved: deque[int] = deque()
         self._weight_version: str | None = None
         self._stores: list[SampleStore] = []
         self._run: Run | None = None
@@ -174,6 +175,9 @@ class PluginSession:
                 with contextlib.suppress(RolloutNotFoundError):  # it was deleted meanwhile
                     run.recovery.adopt(self._handed[0])
                 self._handed.popleft()
+            while self._saved:
+                run.recovery.record_checkpoint(self._saved[0])
+                self._saved.popleft()
         return run
 
     def note_adoption(self, info: RolloutInfo) -> None:
@@ -183,6 +187,15 @@ class PluginSession:
             StoreError: not now.
         """
         self._handed.append(info)
+        self._noted_run()
+
+    def note_checkpoint(self, rollout_id: int) -> None:
+        """Note that a checkpoint was saved after a rollout, now or before anything else is recorded.
+
+        Raises:
+            StoreError: not now.
+        """
+        self._saved.append(rollout_id)
         self._noted_run()
 
     def goes_on(self) -> bool:

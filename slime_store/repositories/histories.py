@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
-from sqlalchemy.orm import aliased
 
 from slime_store.models import AdoptionRow, CheckpointRow, ImportRow, RolloutRow, RolloutStateRow, SessionRow
 from slime_store.repositories.rollouts import is_newest_attempt
@@ -23,16 +23,12 @@ def is_dump(rollout_pk: Any) -> ColumnElement[bool]:
     return and_(_is_imported(rollout_pk), ~with_state)
 
 
-def _is_brought() -> ColumnElement[bool]:
-    """Condition: a session that came with an import of this rollout."""
-    return and_(_has_done_nothing(), _is_imported(RolloutRow.id))
-
-
-def _has_done_nothing() -> ColumnElement[bool]:
-    """Condition: a session of which nothing is known that it did itself."""
-    own = aliased(RolloutRow)
-    recorded = select(own.id).where(own.session_pk == SessionRow.id, ~_is_imported(own.id)).exists()
-    return and_(SessionRow.checkpoint_rollout_id.is_(None), ~recorded)
+def is_of(session_pk: Any, rollout: Any) -> ColumnElement[bool]:
+    """Condition: a session recorded a rollout, or was handed it."""
+    handed = select(AdoptionRow.rollout_pk).where(
+        AdoptionRow.session_pk == session_pk, AdoptionRow.rollout_pk == rollout.id
+    )
+    return or_(rollout.session_pk == session_pk, handed.exists())
 
 
 MADE: tuple[Any, ...] = (
@@ -45,10 +41,29 @@ MADE: tuple[Any, ...] = (
     SessionRow.started_at.label("began"),
     SessionRow.checkpoint_rollout_id.label("start"),
     _is_imported(RolloutRow.id).label("is_imported"),
-    _is_brought().label("is_brought"),
     is_newest_attempt(lambda later: ~is_dump(later.id)).label("is_newest"),
 )
 """What is asked of a rollout, joined with its session, to know which others it followed."""
+
+
+_START = "checkpoint_rollout_id"
+
+
+def with_start(client: str, start: int | None) -> str:
+    """Return what a session that comes with an import says of its client, and which checkpoint it started from."""
+    try:
+        said = json.loads(client)
+        return client if start is None else json.dumps({**said, _START: start}, ensure_ascii=False)
+    except (ValueError, TypeError, RecursionError):  # damaged
+        return client
+
+
+def _said_start(client: str | None) -> int | None:
+    try:
+        start = json.loads(client or "null")[_START]
+        return start if type(start) is int else None
+    except (ValueError, TypeError, LookupError, RecursionError):  # damaged, or not said
+        return None
 
 
 class _Coming(NamedTuple):
@@ -57,10 +72,17 @@ class _Coming(NamedTuple):
     session_pk: int
     session: int
     began: datetime
-    is_brought: bool
     finished_at: datetime | None
     is_imported: bool = True
     pk: int = 0  # it has none yet
+
+
+class Lost(NamedTuple):
+    """A rollout that a checkpoint was saved after, and that is not in the store: spooled, or never recorded."""
+
+    rollout_id: int
+    session: int
+    """Number of the session that saved the checkpoint."""
 
 
 class Histories:
@@ -77,6 +99,9 @@ class Histories:
 
     def __init__(self, connection: Connection, run_pk: int) -> None:
         self._connection = connection
+        self._run_pk = run_pk
+        self._idle: dict[int, bool] = {}
+        self._starts: dict[int, int | None] = {}
         self._complete = (
             RolloutRow.run_pk == run_pk,
             RolloutRow.kind == "train",
@@ -84,7 +109,7 @@ class Histories:
             ~is_dump(RolloutRow.id),
         )
 
-    def at(self, rollout_id: int) -> Row[Any] | None:
+    def at(self, rollout_id: int) -> Row[Any] | Lost | None:
         """Return the rollout that a session which starts from a checkpoint goes on from, or None (columns: ``MADE``).
 
         Where no checkpoint is noted, the last rollout up to there.
@@ -97,69 +122,108 @@ class Histories:
         )
         return self.checkpointed(rollout_id) or self._first(query)
 
-    def checkpointed(self, rollout_id: int, up_to: int | None = None) -> Row[Any] | None:
+    def checkpointed(self, rollout_id: int, up_to: int | None = None) -> Row[Any] | Lost | None:
         """Return the attempt of a rollout after which its checkpoint was saved last, or None (columns: ``MADE``).
+
+        A session that began before the checkpoint which it saved, and has neither recorded nor was handed the rollout,
+        saved it after an attempt that is not here. None where no checkpoint is noted, or nobody knows of its rollout.
 
         Args:
             rollout_id: which rollout.
             up_to: the number of a session; what later ones saved does not count.
         """
-        saver = aliased(SessionRow)
-        adopted = (
-            select(AdoptionRow.rollout_pk)
-            .where(AdoptionRow.session_pk == saver.id, AdoptionRow.rollout_pk == RolloutRow.id)
-            .exists()
+        saver = (
+            select(SessionRow.id, SessionRow.ordinal, SessionRow.checkpoint_rollout_id, CheckpointRow.saved_at)
+            .join(CheckpointRow, CheckpointRow.session_pk == SessionRow.id)
+            .where(SessionRow.run_pk == self._run_pk, CheckpointRow.rollout_id == rollout_id)
+            .where(*() if up_to is None else (SessionRow.ordinal <= up_to,))
+            .order_by(SessionRow.ordinal.desc())
         )
-        is_savers = or_(RolloutRow.session_pk == saver.id, adopted)
+        saved = self._first(saver)
+        if saved is None:
+            return None
+        is_savers = is_of(saved.id, RolloutRow)
         query = (
-            select(*MADE)
+            select(*MADE, is_savers.label("is_savers"))
             .join(SessionRow, SessionRow.id == RolloutRow.session_pk)
-            .join(CheckpointRow, CheckpointRow.rollout_id == RolloutRow.rollout_id)
-            .join(saver, and_(saver.id == CheckpointRow.session_pk, saver.run_pk == RolloutRow.run_pk))
             .where(
                 *self._complete,
                 RolloutRow.rollout_id == rollout_id,
-                or_(SessionRow.ordinal <= saver.ordinal, is_savers),
-                *(() if up_to is None else (saver.ordinal <= up_to,)),
+                or_(SessionRow.ordinal <= saved.ordinal, is_savers),
             )
             .order_by(
-                saver.ordinal.desc(),
                 is_savers.desc(),
-                (RolloutRow.finished_at <= CheckpointRow.saved_at).desc(),  # not made anew since
+                (RolloutRow.finished_at <= saved.saved_at).desc(),  # not made anew since
                 RolloutRow.attempt.desc(),
             )
         )
-        return self._first(query)
+        found = self._first(query)
+        knows_start = saved.checkpoint_rollout_id is not None and saved.checkpoint_rollout_id < rollout_id
+        is_lost = knows_start and (found is None or not found.is_savers)
+        return Lost(rollout_id, saved.ordinal) if is_lost else found
 
     def is_made_anew(self, rollout_id: int, session_pk: int, finished_at: datetime | None) -> bool:
         """Return whether a rollout that is to be imported, recorded by a session at a time, has been made anew since.
 
         The run must be locked, if that is to stay so.
         """
-        query = select(SessionRow.id, SessionRow.ordinal, SessionRow.started_at, _has_done_nothing())
-        coming = _Coming(*self._connection.execute(query.where(SessionRow.id == session_pk)).one(), finished_at)
-        return any(_is_older(coming, each) for each in self._recorded(rollout_id))
+        recorded = self._recorded(rollout_id)
+        if not recorded:
+            return False
+        query = select(SessionRow.id, SessionRow.ordinal, SessionRow.started_at).where(SessionRow.id == session_pk)
+        coming = _Coming(*self._connection.execute(query).one(), finished_at)
+        return any(self._is_older(coming, each) for each in recorded)
 
-    def why_not_after(self, row: Row[Any], last: Row[Any]) -> str | None:
+    def why_not_after(self, row: Row[Any], last: Row[Any] | Lost) -> str | None:
         """Say why a rollout did not follow another one, the last before it; None if it did."""
         what = f"rollout {row.rollout_id} is from session {row.session}"
-        if _is_older(row, last):
+        if isinstance(last, Lost):
+            if self.was_at(last, row.session_pk, row.session, row.start):
+                return None
+            return (
+                f"{what}, and rollout {last.rollout_id} of session {last.session}, saved as a checkpoint, is not here"
+            )
+        if self._is_older(row, last):
             return f"{what}, before rollout {last.rollout_id} was made anew"
         if last.rollout_id != row.rollout_id - 1 or self._may_follow(row, last):
             return None
         return f"{what}, which did not go on from attempt {last.attempt} of rollout {last.rollout_id}"
 
     def _may_follow(self, row: Row[Any], last: Row[Any]) -> bool:
-        if row.start == last.rollout_id:
-            went_on_from = self.checkpointed(row.start, row.session)
-            return went_on_from is None or went_on_from.pk == last.pk
-        if row.session_pk == last.session_pk:
+        if row.session_pk == last.session_pk and self._start(row.session_pk, row.start) != last.rollout_id:
             return last.is_newest or not any(
-                _is_older(last, each) and _is_older(each, row)
+                self._is_older(last, each) and self._is_older(each, row)
                 for each in self._recorded(last.rollout_id, RolloutRow.session_pk == last.session_pk)
             )
+        return self.was_at(last, row.session_pk, row.session, row.start)
+
+    def was_at(self, last: Row[Any] | Lost, session_pk: int, session: int, start: int | None) -> bool:
+        """Return whether a session may have gone on from a rollout.
+
+        Args:
+            last: the rollout.
+            session_pk: the session's key.
+            session: its number.
+            start: the checkpoint that it notes as the one it started from; None: it notes none.
+        """
+        start = self._start(session_pk, start)
+        if isinstance(last, Lost):
+            return session == last.session or (session > last.session and start == last.rollout_id)
+        if start is not None and start == last.rollout_id:
+            went_on_from = self.checkpointed(start, session)
+            return went_on_from is None or (not isinstance(went_on_from, Lost) and went_on_from.pk == last.pk)
+        is_sessions = is_of(session_pk, RolloutRow)
+        if start is None:  # it may have been handed anything, but where it has one of its own
+            return last.session_pk == session_pk or not self._recorded(last.rollout_id, is_sessions)
         # else it had another one, which is not in the store any more, or never was
-        return row.start is None or self._was_handed(row.session_pk, last.pk)
+        return bool(self._recorded(last.rollout_id, RolloutRow.id == last.pk, is_sessions))
+
+    def _start(self, session_pk: int, noted: int | None) -> int | None:
+        """Return the checkpoint that a session started from, also of one that came with an import; None: not known."""
+        if noted is None and session_pk not in self._starts:
+            client = self._connection.execute(select(SessionRow.client).where(SessionRow.id == session_pk)).scalar()
+            self._starts[session_pk] = _said_start(client)
+        return self._starts[session_pk] if noted is None else noted
 
     def _recorded(self, rollout_id: int, *where: ColumnElement[bool]) -> list[Row[Any]]:
         """Return all that was recorded of a rollout (columns: ``MADE``)."""
@@ -168,25 +232,32 @@ class Histories:
         rows: list[Row[Any]] = list(self._connection.execute(query))
         return rows
 
-    def _was_handed(self, session_pk: int, rollout_pk: int) -> bool:
-        same = AdoptionRow.session_pk == session_pk, AdoptionRow.rollout_pk == rollout_pk
-        return self._connection.execute(select(AdoptionRow.rollout_pk).where(*same)).first() is not None
-
     def _first(self, query: Any) -> Row[Any] | None:
         rows: list[Row[Any]] = list(self._connection.execute(query.limit(1)))
         return rows[0] if rows else None
 
+    def _is_older(self, one: Row[Any] | _Coming, other: Row[Any]) -> bool:
+        """Return whether a rollout was recorded before another one, which may have made anew what it followed.
 
-def _is_older(one: Row[Any] | _Coming, other: Row[Any]) -> bool:
-    """Return whether a rollout was recorded before another one, which may have made anew what it followed.
+        Sessions are numbered as they begin, whatever the clock; those that an import brings along have later numbers
+        than they should: of them only the time is known. So it is with the keys of what one session has recorded.
+        """
+        if one.session_pk == other.session_pk:
+            if one.is_imported or other.is_imported:
+                return None not in (one.finished_at, other.finished_at) and bool(one.finished_at < other.finished_at)
+            return bool(one.pk < other.pk)
+        if self._is_brought(one) or self._is_brought(other):
+            return bool(one.began < other.began)
+        return bool(one.session < other.session)
 
-    Sessions are numbered as they begin, whatever the clock; those that an import brings along have later numbers than
-    they should: of them only the time is known. So it is with the keys of what one session has recorded.
-    """
-    if one.session_pk == other.session_pk:
-        if one.is_imported or other.is_imported:
-            return None not in (one.finished_at, other.finished_at) and bool(one.finished_at < other.finished_at)
-        return bool(one.pk < other.pk)
-    if one.is_brought or other.is_brought:
-        return bool(one.began < other.began)
-    return bool(one.session < other.session)
+    def _is_brought(self, rollout: Row[Any] | _Coming) -> bool:
+        """Return whether a rollout's session came with an import of it: nothing is known that it did itself.
+
+        Costs a look at all that the session has, once.
+        """
+        pk = rollout.session_pk
+        if rollout.is_imported and pk not in self._idle:
+            recorded = select(RolloutRow.id).where(RolloutRow.session_pk == pk, ~_is_imported(RolloutRow.id)).exists()
+            query = select(and_(SessionRow.checkpoint_rollout_id.is_(None), ~recorded)).where(SessionRow.id == pk)
+            self._idle[pk] = bool(self._connection.execute(query).scalar())
+        return rollout.is_imported and self._idle[pk]

@@ -11,8 +11,9 @@ from sqlalchemy import Connection, and_, func, insert, select
 from sqlalchemy.orm import aliased
 
 from slime_store.mapping.text import searchable
-from slime_store.models import ImportRow, RolloutRow, SampleWeightVersionRow, SessionRow, WeightVersionRow
+from slime_store.models import AdoptionRow, ImportRow, RolloutRow, SampleWeightVersionRow, SessionRow, WeightVersionRow
 from slime_store.repositories.digests import RolloutDigests
+from slime_store.repositories.histories import with_start
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.runs import RunRepository
 
@@ -41,8 +42,8 @@ Start: TypeAlias = "tuple[str, int, datetime]"
 class SessionOrigin(NamedTuple):
     """What a store says of a session, apart from keys: enough to find it in another store, or to add one like it.
 
-    The checkpoint that it started from is left out, as checkpoints are: what a run needs for resuming goes by where its
-    own last session started, whenever something is imported.
+    The checkpoint that it started from is said in ``client`` where it is added: what a run needs for resuming goes by
+    where its own last session started, whenever something is imported.
 
     ``client``, ``config`` and ``lineage`` are documents.
     """
@@ -53,6 +54,17 @@ class SessionOrigin(NamedTuple):
     client: str
     config: str
     lineage: str | None
+    checkpoint_rollout_id: int | None
+
+
+class Adoption(NamedTuple):
+    """A session was handed a rollout that another one, or itself, recorded at a time."""
+
+    session_pk: int
+    rollout_id: int
+    recorded_in: int
+    started_at: datetime
+    adopted_at: datetime
 
 
 class _Begun(NamedTuple):
@@ -192,6 +204,35 @@ class ImportRepository:
         )
         return {row[0]: row[1] for row in self._connection.execute(query)}
 
+    def adoptions(self) -> list[Adoption]:
+        """Return which sessions were handed which train rollouts of the run."""
+        query = (
+            select(
+                AdoptionRow.session_pk,
+                RolloutRow.rollout_id,
+                RolloutRow.session_pk,
+                RolloutRow.started_at,
+                AdoptionRow.adopted_at,
+            )
+            .join(RolloutRow, RolloutRow.id == AdoptionRow.rollout_pk)
+            .where(RolloutRow.run_pk == self._run_pk, RolloutRow.kind == "train")
+        )
+        return [Adoption(*row) for row in self._connection.execute(query)]
+
+    def add_adoption(self, adoption: Adoption) -> None:
+        """Note that a session was handed a rollout, if that is here."""
+        query = select(RolloutRow.id).where(
+            RolloutRow.run_pk == self._run_pk,
+            RolloutRow.kind == "train",
+            RolloutRow.status == "complete",
+            RolloutRow.rollout_id == adoption.rollout_id,
+            RolloutRow.session_pk == adoption.recorded_in,
+            RolloutRow.started_at == adoption.started_at,
+        )
+        for rollout_pk in self._connection.scalars(query).all():
+            resume = ResumeRepository(self._connection, self._run_pk)
+            resume.adopt(adoption.session_pk, rollout_pk, adoption.adopted_at)
+
     def find_session(self, origin: SessionOrigin) -> int | None:
         """Return this very session, recorded in another store, if the run has it with the same lineage; else None.
 
@@ -241,13 +282,13 @@ class ImportRepository:
     def add_session(self, origin: SessionOrigin) -> int:
         """Add a session like that of another store, and return its key. The run must be locked.
 
-        Where it started is not known of it, so that it is never taken for the session that is to be resumed.
+        Where it started is said in its ``client`` alone, so that it is never taken for the one that is to be resumed.
         """
         key, _ = RunRepository(self._connection).add_session(
             self._run_pk,
             host=origin.host,
             pid=origin.pid,
-            client=origin.client,
+            client=with_start(origin.client, origin.checkpoint_rollout_id),
             config=origin.config,
             now=origin.started_at,
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, Row, delete, insert, or_, select
+from sqlalchemy.orm import aliased
 
 from slime_store.models import (
     AdoptionRow,
@@ -17,7 +18,7 @@ from slime_store.models import (
     SessionRow,
 )
 from slime_store.repositories.digests import update_row, with_digest
-from slime_store.repositories.histories import MADE, Histories, is_dump
+from slime_store.repositories.histories import MADE, Histories, Lost, is_dump, is_of
 from slime_store.repositories.rollouts import is_newest_attempt
 
 JOURNAL = "journal"
@@ -50,15 +51,40 @@ class ResumeRepository:
         self._connection.execute(insert(CheckpointRow).values(with_digest(CheckpointRow, values)))
 
     def last_checkpoint(self) -> int | None:
-        """Return the rollout of the checkpoint that the last session to save any saved last, or None."""
+        """Return the rollout of the checkpoint that the last session to save any saved last, or None.
+
+        Of a rollout that the store could not take it is not known where the data source was, so the checkpoint before
+        counts, if there is one; but not one of the same number, which is no more.
+        """
+        again, later = aliased(CheckpointRow), aliased(SessionRow)
+        is_no_more = (
+            select(again.rollout_id)
+            .join(later, later.id == again.session_pk)
+            .where(
+                later.run_pk == self._run_pk,
+                later.ordinal > SessionRow.ordinal,
+                again.rollout_id == CheckpointRow.rollout_id,
+            )
+            .exists()
+        )
         query = (
             select(CheckpointRow.rollout_id)
             .join(SessionRow, SessionRow.id == CheckpointRow.session_pk)
-            .where(SessionRow.run_pk == self._run_pk)
+            .where(SessionRow.run_pk == self._run_pk, ~is_no_more)
             .order_by(SessionRow.ordinal.desc(), CheckpointRow.saved_at.desc(), CheckpointRow.rollout_id.desc())
             .limit(1)
         )
-        return self._connection.execute(query).scalar()
+        own = select(RolloutRow.id).where(
+            RolloutRow.run_pk == self._run_pk,
+            RolloutRow.kind == "train",
+            RolloutRow.status == "complete",
+            RolloutRow.rollout_id == CheckpointRow.rollout_id,
+            is_of(SessionRow.id, RolloutRow),
+        )
+        start = SessionRow.checkpoint_rollout_id
+        may_be_here = or_(start.is_(None), start >= CheckpointRow.rollout_id, own.exists())
+        found: int | None = self._connection.execute(query.where(may_be_here)).scalar()
+        return self._connection.execute(query).scalar() if found is None else found
 
     def adopt(self, session_pk: int, rollout_pk: int, now: datetime) -> None:
         """Note that a session was handed a recorded rollout; once is enough."""
@@ -98,10 +124,13 @@ class ResumeRepository:
         """Return state (document, or None), kind, rollout_id, attempt, pruned_at and pruned_by of a rollout, or None.
 
         Of the attempt after which a checkpoint was saved last; where none was, of the newest complete one, dumps apart,
-        also where an earlier one has a state: that is of another history.
+        also where an earlier one has a state: that is of another history. None where a checkpoint was saved after one
+        that is not here.
         """
         if attempt is None and kind == "train":
             saved = self.histories.checkpointed(rollout_id)
+            if isinstance(saved, Lost):
+                return None
             attempt = None if saved is None else saved.attempt
         which = ~is_dump(RolloutRow.id) if attempt is None else RolloutRow.attempt == attempt
         query = (
@@ -131,7 +160,8 @@ class ResumeRepository:
     def journal(self) -> list[Row[Any]]:
         """Return the journalled groups, oldest first.
 
-        Columns: pk, rollout_id, nesting, layouts, group_index, session_pk, session (ordinal), its lineage (document).
+        Columns: pk, rollout_id, nesting, layouts, group_index, session_pk, session (ordinal), its start and
+        lineage (document).
         """
         query = (
             select(
@@ -142,6 +172,7 @@ class ResumeRepository:
                 SampleGroupRow.group_index,
                 RolloutRow.session_pk,
                 SessionRow.ordinal.label("session"),
+                SessionRow.checkpoint_rollout_id.label("start"),
                 SessionRow.lineage,
             )
             .join(SampleGroupRow, SampleGroupRow.rollout_pk == RolloutRow.id)

@@ -198,6 +198,22 @@ def join_sessions(run: Run, there: Run) -> dict[int, int]:
 
 
 @reconnecting
+def take_over_adoptions(run: Run, there: Run, sessions: dict[int, int]) -> None:
+    """Note which of the rollouts taken from another store which of its sessions were handed; see ``join_sessions``."""
+    with there._handle.reading() as connection:
+        found = ImportRepository(connection, there._pk).adoptions()
+    known = [each for each in found if {each.session_pk, each.recorded_in} <= sessions.keys()]
+    if not known:
+        return
+    with run._handle.writing("import a rollout") as connection:
+        RunRepository(connection).lock(run._pk)
+        imports = ImportRepository(connection, run._pk)
+        for each in known:
+            ours = each._replace(session_pk=sessions[each.session_pk], recorded_in=sessions[each.recorded_in])
+            imports.add_adoption(ours)
+
+
+@reconnecting
 def stored_rollout(
     run: Run, there: Run, info: RolloutInfo, sessions: dict[int, int], digest: bytes, file_name: str
 ) -> tuple[ImportSource, Any]:

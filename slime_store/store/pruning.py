@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from slime_store.database import reconnecting
+from slime_store.repositories.histories import Lost
 from slime_store.repositories.locks import lock_shared_content
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.retention import Freed, RetentionRepository
@@ -151,7 +152,7 @@ def needed_to_resume(connection: Connection, run_pk: int) -> set[int]:
         first = repository.histories.at(start)
         chain, _ = adoptable_rows(repository, start, first, None, None)
         needed |= {row.pk for row in chain}
-        if first is not None and first.rollout_id == start:
+        if first is not None and not isinstance(first, Lost) and first.rollout_id == start:
             needed.add(first.pk)
     return needed
 

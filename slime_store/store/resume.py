@@ -11,6 +11,7 @@ from slime_store.errors import BlobMissingError
 from slime_store.mapping.decode import SampleDecoder, documents_of, layouts_of
 from slime_store.mapping.nesting import nest
 from slime_store.repositories.blobs import DocumentBlobs
+from slime_store.repositories.histories import Lost
 from slime_store.repositories.resume import ResumeRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.samples import SampleRepository
@@ -44,12 +45,12 @@ def resume_point(
         next_rollout_id = checkpoint + 1 + len(adoptable)
         last = adoptable[-1] if adoptable else start
         state = None
-        if last is not None and last.rollout_id == next_rollout_id - 1:
+        if last is not None and not isinstance(last, Lost) and last.rollout_id == next_rollout_id - 1:
             state = _state(handle, connection, run, run_pk, "train", last.rollout_id, last.attempt, sample_type)
         buffer = state.get("buffer") if isinstance(state, dict) else None
         journal = [
             row
-            for row in repository.journal()
+            for row in _of_history(repository, checkpoint, last, next_rollout_id)
             if not differences(row.lineage, lineage) and (refused is None or row.rollout_id <= next_rollout_id)
         ]
         return ResumePoint(
@@ -67,7 +68,7 @@ def resume_point(
 def adoptable_rows(
     repository: ResumeRepository,
     checkpoint: int,
-    start: Row[Any] | None,
+    start: Row[Any] | Lost | None,
     lineage: dict[str, Any] | None,
     max_adopted: int | None,
 ) -> tuple[list[Row[Any]], str | None]:
@@ -78,7 +79,7 @@ def adoptable_rows(
     be it the checkpoint's own (``start``), and not another attempt of that.
     """
     chain: list[Row[Any]] = []
-    last = start
+    last: Row[Any] | Lost | None = start
     for row in repository.complete_after(checkpoint):
         expected = checkpoint + 1 + len(chain)
         what = f"rollout {row.rollout_id}"
@@ -99,6 +100,24 @@ def adoptable_rows(
         chain.append(row)
         last = row
     return chain, None
+
+
+def _of_history(
+    repository: ResumeRepository, checkpoint: int, last: Row[Any] | Lost | None, next_rollout_id: int
+) -> list[Row[Any]]:
+    """Return the journalled groups of the sessions that were where the chain of rollouts ends."""
+    rows, was_there = repository.journal(), dict[int, bool]()
+    for row in rows:
+        if row.session_pk in was_there:
+            continue
+        if last is None:
+            was_there[row.session_pk] = row.start in (None, checkpoint)
+        else:
+            was_at = repository.histories.was_at
+            was_there[row.session_pk] = last.rollout_id != next_rollout_id - 1 or was_at(
+                last, row.session_pk, row.session, row.start
+            )
+    return [row for row in rows if was_there[row.session_pk]]
 
 
 def differences(theirs: str | None, ours: dict[str, Any] | None) -> list[str]:

@@ -142,7 +142,7 @@ def test_a_full_disk_leads_to_the_spool_and_the_store_is_used_again_when_there_i
         assert [info.rollout_id for info in store.run("run", create=False).rollouts()] == [0, 2]
 
 
-def test_a_checkpoint_whose_rollout_is_not_in_the_store_is_not_noted(
+def test_a_checkpoint_whose_rollout_is_not_in_the_store_is_not_resumed_from(
     args: Args, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = args(slime_store_rollout_function_path=given.PATH)
@@ -166,7 +166,7 @@ def test_a_checkpoint_whose_rollout_is_not_in_the_store_is_not_noted(
             noted.append((point.checkpoint_rollout_id, point.next_rollout_id))
             assert point.state["sample_offset"] == point.checkpoint_rollout_id + 1
     assert noted == [(0, 1), (0, 1), (2, 3), (2, 3), (4, 5)]
-    assert [number for number in range(5) if f"after rollout {number} is not noted" in caplog.text] == [1, 3]
+    assert [number for number in range(5) if f"of the checkpoint after rollout {number}\n" in caplog.text] == [1, 3]
 
 
 def test_a_checkpoint_after_an_adopted_rollout_is_noted(args: Args, tmp_path: Path) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slime_store import Run, Sample, SampleStore
+from slime_store.interchange import import_path
+from slime_store.repositories.resume import ResumeRepository
+from slime_store.store.requests import OnConflict
+from slime_store.store.resume import adoptable_rows
 from slime_store.testing.contract.opening import opened
+from tests.services.tables import execute
 
 RUN = "run"
 LINEAGE = {"lr": 1e-6}
@@ -27,8 +35,22 @@ def session(url: str, start: int | None) -> Iterator[Run]:
         yield run
 
 
-def record(run: Run, rollout_id: int, name: Any) -> None:
-    run.record_train(rollout_id, [[Sample(index=0, group_index=0, reward=1.0)]], state={"name": name})
+def record(run: Run, rollout_id: int, name: Any, on_conflict: OnConflict = "new_attempt") -> None:
+    group = [Sample(index=0, group_index=0, reward=1.0)]
+    run.record_train(rollout_id, [group], state={"name": name}, on_conflict=on_conflict)
+
+
+def journal(run: Run, rollout_id: int, groups: Iterable[int]) -> None:
+    writer = run.recovery.journal()
+    for group in groups:
+        writer.put(rollout_id, [Sample(index=group, group_index=group, reward=1.0)])
+    writer.flush()
+
+
+def journalled(url: str, checkpoint: int, max_adopted: int | None = None) -> list[Any]:
+    with opened(url) as store:
+        point = store.run(RUN).resume(checkpoint_rollout_id=checkpoint, lineage=LINEAGE, max_adopted=max_adopted)
+    return point.journalled_groups
 
 
 def train(url: str, name: str, start: int | None, rollout_ids: range, checkpoints: tuple[int, ...] = ()) -> None:
@@ -98,6 +120,110 @@ def test_the_last_checkpoint_of_a_session_is_the_one_that_it_saved_last(store_ur
     assert resumed(store_url, 3)[0] == ["b3", "b4"]
 
 
+def test_a_checkpoint_that_was_saved_after_a_rollout_that_is_not_here_is_not_taken_for_an_earlier_one(
+    store_url: str,
+) -> None:
+    train(store_url, "a", -1, range(8), (2, 5))
+    with session(store_url, 2) as run:
+        record(run, 3, "b3")
+        record(run, 4, "b4")
+        run.recovery.record_checkpoint(5)  # its rollout could not be stored
+    assert resumed(store_url, 5) == (
+        [],
+        "rollout 6 is from session 1, and rollout 5 of session 2, saved as a checkpoint, is not here",
+    )
+    with opened(store_url) as store:
+        assert store.run(RUN).resume().checkpoint_rollout_id == 2
+        assert store.run(RUN).recovery.load_state(5) is None
+        store.run(RUN).prune(keep_arrays_last=0)
+    assert resumed(store_url, 2)[0] == ["a2", "b3", "b4"]
+    train(store_url, "c", 5, range(6, 8))
+    assert resumed(store_url, 5) == (["c6", "c7"], None)
+    assert resumed(store_url, 2)[0] == ["a2", "b3", "b4"]
+    train(store_url, "d", 2, range(3, 6), (5,))
+    assert resumed(store_url, 5)[0] == ["d5"]
+
+
+@pytest.mark.parametrize("gone", ["deleted", "replaced"])
+def test_a_checkpoint_whose_rollout_is_gone_is_not_taken_for_one_of_another_attempt(store_url: str, gone: str) -> None:
+    train(store_url, "a", -1, range(8), (2, 5))
+    with session(store_url, 2) as run:
+        for rollout_id in range(3, 6):
+            record(run, rollout_id, f"b{rollout_id}", on_conflict="replace" if gone == "replaced" else "new_attempt")
+        if gone == "deleted":
+            run.recovery.record_checkpoint(5)
+            run.delete_rollout(5, attempt=2)
+    assert resumed(store_url, 5)[0] == ([] if gone == "deleted" else ["a6", "a7"])
+
+
+def test_what_a_session_without_a_start_recorded_behind_one_of_its_own_is_not_handed_out_behind_another(
+    store_url: str, tmp_path: Path
+) -> None:
+    train(store_url, "a", -1, range(8), (2, 5))
+    train(f"sqlite:///{tmp_path / 'spool.db'}", "b", None, range(3, 8))
+    with opened(store_url) as store:
+        import_path(store.run(RUN), tmp_path / "spool.db")
+    assert resumed(store_url, 5)[0] == ["a5"]
+    assert resumed(store_url, 2)[0] == ["a2", "b3", "b4", "b5", "b6", "b7"]
+
+
+def test_an_imported_store_keeps_its_histories(store_url: str, tmp_path: Path) -> None:
+    old = f"sqlite:///{tmp_path / 'old.db'}"
+    train(old, "a", -1, range(5), (2,))
+    train(old, "b", 2, range(4, 6))  # its rollout 3 could not be stored
+    with session(old, 2) as run:
+        run.recovery.adopt(run.rollouts("train", attempts=True)[3])
+        record(run, 4, "c4")
+    expected = resumed(old, 2)
+    assert expected[0] == ["a2", "a3", "c4"]
+    with opened(store_url) as store:
+        for _ in range(2):
+            import_path(store.run(RUN), tmp_path / "old.db")
+    assert resumed(store_url, 2) == expected
+
+
+def test_groups_that_were_journalled_behind_another_checkpoint_are_not_served(store_url: str) -> None:
+    train(store_url, "a", -1, range(6), (2, 5))
+    with session(store_url, 2) as run:
+        journal(run, 3, range(6, 18))  # over-sampled, then killed
+    assert journalled(store_url, 5) == []
+    assert journalled(store_url, 2) == []  # it would be handed a3 to a5
+    assert len(journalled(store_url, 2, max_adopted=0)) == 12
+
+
+def test_groups_that_were_journalled_behind_other_rollouts_are_not_served(store_url: str, tmp_path: Path) -> None:
+    with session(store_url, -1) as run:
+        for rollout_id in range(5):
+            record(run, rollout_id, f"a{rollout_id}")
+        run.recovery.record_checkpoint(2)
+        journal(run, 5, [10, 11])
+    assert len(journalled(store_url, 2)) == 2
+    train(f"sqlite:///{tmp_path / 'spool.db'}", "b", 2, range(3, 5))
+    execute(f"sqlite:///{tmp_path / 'spool.db'}", "UPDATE sessions SET host = 'another'")
+    with opened(store_url) as store:
+        import_path(store.run(RUN), tmp_path / "spool.db")
+    assert resumed(store_url, 2)[0] == ["a2", "b3", "b4"]
+    assert journalled(store_url, 2) == []
+
+
+def test_a_session_that_was_imported_is_looked_at_once(tmp_path: Path) -> None:
+    costs = {}
+    for n in (25, 100):
+        train(f"sqlite:///{tmp_path / f'old{n}.db'}", "a", None, range(n))
+        with opened(f"sqlite:///{tmp_path / f'{n}.db'}") as store:
+            run = store.run(RUN)
+            import_path(run, tmp_path / f"old{n}.db")
+            with store._handle.reading() as connection:
+                driver, steps = connection.connection.driver_connection, itertools.count()
+                driver.set_progress_handler(lambda steps=steps: next(steps) < 0, 10)
+                assert len(ResumeRepository(connection, run._pk).complete_after(-1)) == n
+                adoptable, _ = adoptable_rows(ResumeRepository(connection, run._pk), -1, None, None, None)
+                driver.set_progress_handler(None, 0)
+                costs[n] = next(steps)
+            assert len(adoptable) == n
+    assert costs[100] < 6 * costs[25], costs
+
+
 def test_what_a_session_was_handed_and_what_it_went_on_from_are_its_history_too(store_url: str) -> None:
     train(store_url, "a", -1, range(5), (2,))
     with session(store_url, 2) as run:
@@ -121,11 +247,13 @@ class Trainer:
     Attributes:
         parents: the rollout that each followed, by name.
         saved: the name of the rollout that each checkpoint was saved after.
+        lost: the names of those that could not be recorded.
     """
 
     rng: random.Random
     parents: dict[int, int | None] = field(default_factory=dict)
     saved: dict[int, int | None] = field(default_factory=lambda: {-1: None})
+    lost: set[int] = field(default_factory=set)
 
     def process(self, url: str) -> None:
         start = self.rng.choice(sorted(self.saved))
@@ -146,9 +274,11 @@ class Trainer:
         for rollout_id in range(next_id, next_id + self.rng.randrange(4)):
             name = len(self.parents)
             self.parents[name], last = last, name
-            if self.rng.random() >= loses:
+            if self.rng.random() < loses:
+                self.lost.add(name)
+            else:
                 record(run, rollout_id, name)
-                self._save(run, rollout_id, name)
+            self._save(run, rollout_id, name)
 
     def _save(self, run: Run, rollout_id: int, name: int) -> None:
         if self.rng.random() < 0.4:
@@ -166,9 +296,10 @@ def test_whatever_a_run_went_through_the_chain_after_each_checkpoint_is_of_one_h
         trainer.process(store_url)
         for checkpoint, name in trainer.saved.items():
             names, _ = resumed(store_url, checkpoint)
-            if name is not None:
-                assert names[0] == name, f"the state at checkpoint {checkpoint}"
-            for before, after in zip([None] * (name is None) + names, names[name is not None :], strict=False):
+            if name is None or name in trainer.lost:
+                names.insert(0, name)
+            assert names[0] == name, f"the state at checkpoint {checkpoint}"
+            for before, after in pairwise(names):
                 assert trainer.parents[after] == before, f"what follows checkpoint {checkpoint}: {names}"
                 n_adoptable += 1
     assert n_adoptable > 5
