@@ -38,18 +38,19 @@ class BlobDirectory:
     Args:
         root: the directory; made on the first write, never by reading.
         database: the database file that it is beside; without one it is nobody's in particular.
+        number: the number of the store in it; 0: it has none, or nothing is marked or deleted.
     """
 
-    def __init__(self, root: Path, database: Path | None = None) -> None:
+    def __init__(self, root: Path, database: Path | None = None, number: int = 0) -> None:
         self.root = root
-        self._owners = None if database is None else Owners(root, database)
+        self._owners = None if database is None else Owners(root, database, number)
         self._durable: set[str] = set()  # subdirectories whose entry this process has synced
 
     @classmethod
-    def beside(cls, database: Path) -> BlobDirectory:
+    def beside(cls, database: Path, number: int = 0) -> BlobDirectory:
         """Return the directory of the store whose database file is ``database``."""
         real = Path(os.path.realpath(database))  # as SQLite does for its log: one store, whatever links lead to it
-        return cls(real.with_name(real.name + "-blobs"), real)
+        return cls(real.with_name(real.name + "-blobs"), real, number)
 
     def mark(self) -> None:
         """Note in the directory that this store uses it.

@@ -2,8 +2,10 @@
 
 A database finds its directory by nothing but a name. A link, a database put in another one's place, or one that
 somebody made up leads to a directory that is another store's, and no row here names a file of that. So each store that
-writes into a directory leaves a mark in it, ``.slime_store-of-N``, with the inode number N of its database file: the
-same under every name, another one for a copy. Device numbers differ between mounts and machines and are left out.
+writes into a directory leaves a mark in it, ``.slime_store-of-N-M``, with the inode number N of its database file and
+the number M of the store (``database/numbers.py``): the same under every name. A copy has another N, and what was
+written into the file, or got its N when it was gone, another M. Device numbers differ between mounts and machines and
+are left out. A mark without M, as earlier versions left them and stores leave that have none, is known by N alone.
 
 A mark also says the inode number of the directory. One that says another was copied along with the directory: its store
 has the original, and nothing here. Through a link that is not certain, so there it counts. Whoever meets no mark of
@@ -24,7 +26,7 @@ from slime_store.blobs.held import leads_to_database
 from slime_store.blobs.syncing import TEMPORARY, write_whole
 
 _PREFIX = ".slime_store-of-"
-_MARK = re.compile(rf"{re.escape(_PREFIX)}[0-9]+")
+_MARK = re.compile(rf"{re.escape(_PREFIX)}[0-9]+(--?[0-9]+)?")
 _MAX_BYTES = 8192
 """More than the longest path and a number."""
 
@@ -35,11 +37,13 @@ class Owners:
     Args:
         root: the directory; there need not be one.
         database: the database file; there need not be one yet.
+        number: the store's; 0: it has none.
     """
 
-    def __init__(self, root: Path, database: Path) -> None:
+    def __init__(self, root: Path, database: Path, number: int) -> None:
         self._root = root
         self._database = database
+        self._number = number
 
     def others(self) -> str | None:
         """Return which other stores the directory is of, and what to do about it, or None. Costs a listing of it."""
@@ -60,7 +64,7 @@ class Owners:
         """Return why no file may be deleted in the directory; None where it is this store's alone."""
         if (others := self.others()) is not None:
             return others
-        if os.path.islink(self._root) and not os.path.lexists(self._root / self._name()):
+        if os.path.islink(self._root) and not any(os.path.lexists(self._root / name) for name in self._names()):
             return (
                 f"{self._root} is a link, and no mark in what it leads to says that it is this store's. The next side "
                 "file that is recorded leaves one"
@@ -68,22 +72,21 @@ class Owners:
         return None
 
     def add(self) -> None:
-        """Leave this store's mark, durably, where it is not there; those that were copied along go.
+        """Leave this store's mark, durably, where it is not there; one without its number, and those copied along, go.
 
         Raises:
             OSError: it cannot be written.
         """
-        name = self._name()
         directory = self._root.stat().st_ino
+        name, *earlier = self._names() or [""]
         path = self._root / name
-        if name == _PREFIX or _read(path).directory == directory:
+        if not name or _read(path).directory == directory:
             return
         text = f"{directory}\n".encode() + os.fsencode(self._database) + b"\n"
         write_whole(path, text, self._root / f"{name}.{uuid.uuid4().hex}{TEMPORARY}")
-        for other, mark in self._others().items():
-            if not mark.counts:
-                with contextlib.suppress(OSError):
-                    (self._root / other).unlink()
+        for other in (*earlier, *(other for other, mark in self._others().items() if not mark.counts)):
+            with contextlib.suppress(OSError):
+                (self._root / other).unlink()
 
     def unfinished(self) -> list[Path]:
         """Return the marks that are not whole, or are left of a process that was killed."""
@@ -91,22 +94,24 @@ class Owners:
 
     def withdraw(self, root: Path) -> None:
         """Remove this store's mark from a directory, which need not be its own; a mark that stays keeps files."""
-        with contextlib.suppress(OSError):
-            (root / self._name()).unlink()
+        for name in self._names():
+            with contextlib.suppress(OSError):
+                (root / name).unlink()
 
     def _others(self) -> dict[str, _Mark]:
         """Return the marks of other stores by name."""
-        own, inode, is_link = self._name(), self._root.stat().st_ino, os.path.islink(self._root)
-        names = sorted(name for name in os.listdir(self._root) if _MARK.fullmatch(name) and name != own)
+        own, inode, is_link = self._names(), self._root.stat().st_ino, os.path.islink(self._root)
+        names = sorted(name for name in os.listdir(self._root) if _MARK.fullmatch(name) and name not in own)
         marks = {name: _read(self._root / name) for name in names}
         return {name: mark._replace(counts=is_link or mark.directory in (inode, None)) for name, mark in marks.items()}
 
-    def _name(self) -> str:
-        """Return the name of this store's mark; of a database that is not there, no mark has it."""
+    def _names(self) -> list[str]:
+        """Return the names that a mark of this store may have, first the one to give; none without a database."""
         try:
-            return f"{_PREFIX}{self._database.stat().st_ino}"
+            name = f"{_PREFIX}{self._database.stat().st_ino}"
         except OSError:
-            return _PREFIX
+            return []
+        return [f"{name}-{self._number}", name] if self._number else [name]
 
 
 class _Mark(NamedTuple):

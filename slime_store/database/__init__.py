@@ -12,8 +12,9 @@ from slime_store.database.filesystem import filesystem_type, is_network
 from slime_store.database.interrupts import closed_if_interrupted
 from slime_store.database.journal import settle_journal, truncate_log
 from slime_store.database.names import check_only_name, check_reading_name, remove_first_name
+from slime_store.database.numbers import ensure_number
 from slime_store.database.pages import copy_pages
-from slime_store.database.recognition import is_database
+from slime_store.database.recognition import is_database, number_of
 from slime_store.database.reconnection import reconnecting
 from slime_store.database.transactions import read, write
 
@@ -29,6 +30,7 @@ __all__ = [
     "create_store_engine",
     "draft_of",
     "engine_config",
+    "ensure_number",
     "filesystem_type",
     "identity",
     "in_binary",
@@ -36,6 +38,7 @@ __all__ = [
     "is_database",
     "is_network",
     "members",
+    "number_of",
     "publish",
     "read",
     "reconnecting",

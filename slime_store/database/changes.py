@@ -13,6 +13,7 @@ from slime_store.database.engine import engine_state
 from slime_store.database.failures import translated
 from slime_store.database.forks import guarded_transaction
 from slime_store.database.interrupts import closed_if_interrupted
+from slime_store.database.numbers import set_number
 from slime_store.database.postgresql import schema_name
 from slime_store.database.sqlite import APPLICATION_ID, PAGE_SIZE
 from slime_store.database.transactions import WRITE_OPTIONS
@@ -25,8 +26,8 @@ def schema_change(engine: Engine) -> Iterator[Connection]:
 
     SQLite: foreign keys are off (set outside the transaction: inside it has no effect), since rebuilding a table would
     otherwise delete its children; before the commit it is checked that no more references dangle than before. A table
-    can be rebuilt beneath a view. A file without any page gets our page size and application id, and a write-ahead log
-    where the file system allows it. PostgreSQL: an advisory lock is held, and the store's schema exists.
+    can be rebuilt beneath a view. A file without any page gets our page size and application id, a number, and a
+    write-ahead log where the file system allows it. PostgreSQL: an advisory lock is held, and the schema exists.
 
     Raises:
         ReadOnlyStoreError: the store was opened with ``read_only=True``.
@@ -64,6 +65,7 @@ def _sqlite(connection: Connection) -> Iterator[Connection]:
             yield connection
             if is_new:
                 connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+                set_number(connection)
             if dangling := _dangling(connection) - before:
                 tables = ", ".join(sorted({table for table, _ in dangling}))
                 raise DatabaseError(

@@ -18,6 +18,7 @@ from slime_store.database import (
     create_store_engine,
     draft_of,
     engine_config,
+    ensure_number,
     publish,
     read,
     refuse_others_files,
@@ -38,7 +39,7 @@ from slime_store.errors import (
 )
 from slime_store.schema.inspection import check_path, explain_refused_file, newest_writer, refuse_foreign
 from slime_store.schema.location import migrations_directory
-from slime_store.schema.revisions import HEAD, REVISIONS, VERSION_TABLE, read_revision, stored_revision
+from slime_store.schema.revisions import HEAD, REVISIONS, VERSION_TABLE, read_revision, stored_version
 from slime_store.schema.strangers import strangers
 
 
@@ -73,11 +74,12 @@ class _Alembic:
 _alembic = _Alembic()
 
 
-def ensure_schema(engine: Engine, config: StoreConfig) -> None:
+def ensure_schema(engine: Engine, config: StoreConfig) -> int:
     """Make sure that the database has the schema of this version: create it, upgrade it, or refuse.
 
     Nothing is written before the checks have passed. A store that is up to date costs three small queries. Any number
-    of processes may call this at once for the same new store.
+    of processes may call this at once for the same new store. Returns the number of an SQLite store, which gets one
+    unless it is read-only; 0: it has none.
 
     Raises:
         StoreNotFoundError: there is no store, and ``config.read_only``.
@@ -103,14 +105,14 @@ def ensure_schema(engine: Engine, config: StoreConfig) -> None:
     try:
         if config.path is not None:
             _refuse_strangers(engine, config)
-        revision = stored_revision(engine)
+        revision, number = stored_version(engine)
     except DamagedStoreError as error:
         if config.path is None:
             raise
         raise explain_refused_file(config, config.path, error) from error.__cause__
     if revision == HEAD:
         settle_journal(engine)
-        return
+        return number or ensure_number(engine)
     if revision is None:
         refuse_foreign(engine, VERSION_TABLE)
         if config.read_only:
@@ -121,6 +123,7 @@ def ensure_schema(engine: Engine, config: StoreConfig) -> None:
         raise OutdatedSchemaError(config.display_url, revision)
     settle_journal(engine)
     upgrade(engine)
+    return ensure_number(engine)
 
 
 def _refuse_strangers(engine: Engine, config: StoreConfig) -> None:

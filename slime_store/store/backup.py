@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 
 from slime_store.blobs import BlobDirectory, sync_directory
 from slime_store.config import StoreConfig, refuse_address
-from slime_store.database import copy_pages, engine_config, publish, read, translated
+from slime_store.database import copy_pages, engine_config, number_of, publish, read, translated
 from slime_store.errors import BackupError
 from slime_store.repositories.blobs import BlobRepository
 from slime_store.store.backup_drafts import backup_draft, remove_left_overs, unmark
@@ -79,8 +79,8 @@ def _publish(path: str | os.PathLike[str], fill: Callable[[Path], tuple[str, ...
         raise BackupError(str(target), f"the directory {target.parent} does not exist")
     try:
         with backup_draft(target) as draft:
-            drafts = BlobDirectory.beside(draft)
             missing = fill(draft)
+            drafts = BlobDirectory.beside(draft, number_of(draft))
             size = draft.stat().st_size
             names = list(drafts.names())
             file_bytes = drafts.totals()[1]

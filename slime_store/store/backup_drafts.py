@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slime_store.blobs import BlobDirectory
-from slime_store.database import draft_of, filesystem_type, is_network, tell_after_fork
+from slime_store.database import draft_of, filesystem_type, is_network, number_of, tell_after_fork
 
 QUIET_SECONDS = 3600.0
 """A draft of which no lock tells is left over when nothing in it has changed for so long."""
@@ -91,7 +91,7 @@ class LeftOver:
             for directory in self.directories:
                 if not self._has(directory):
                     if _has_one_name(self.draft):
-                        BlobDirectory.beside(self.draft).unmark(directory)
+                        BlobDirectory.beside(self.draft, number_of(self.draft)).unmark(directory)
                     (directory / _MARKER).unlink(missing_ok=True)
                 elif directory != own:
                     os.rename(directory, own)

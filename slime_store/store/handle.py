@@ -55,7 +55,7 @@ class StoreHandle:
     def __init__(self, config: StoreConfig) -> None:
         self.config = config
         self._real = None if config.path is None else Path(os.path.realpath(config.path))
-        self.directory = BlobDirectory.beside(self._real) if self._real and config.side_files else None
+        self._directory: BlobDirectory | None = None
         self.background = BackgroundWriter()
         self._operations = Operations()
         self.journals: weakref.WeakSet[Journal] = weakref.WeakSet()
@@ -87,7 +87,7 @@ class StoreHandle:
     def _opened(self) -> Engine:
         engine = create_store_engine(self.config)
         try:
-            ensure_schema(engine, self.config)
+            number = ensure_schema(engine, self.config)
         except BaseException:
             engine.dispose()
             raise
@@ -98,9 +98,18 @@ class StoreHandle:
         if not self.config.is_sqlite:
             with read(engine) as connection:
                 self._tables = tables_identity(connection)
+        if self._real is not None and self.config.side_files:
+            self._directory = BlobDirectory.beside(self._real, number)
         weakref.finalize(self, engine.dispose)  # nobody closes the store of a run that was unpickled
         self._engine = engine  # last: other threads take it without the lock, and compare the file
         return engine
+
+    @property
+    def directory(self) -> BlobDirectory | None:
+        """The side files, if the store has a place for them; on first use it is opened, for its number is in it."""
+        if self._directory is None and self._real is not None and self.config.side_files:
+            self.engine  # noqa: B018 - opens the store
+        return self._directory
 
     @closed_if_interrupted
     def reading(self) -> Iterator[Connection]:

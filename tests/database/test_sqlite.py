@@ -50,6 +50,7 @@ def test_a_new_file_has_our_page_size_our_mark_and_a_write_ahead_log(make_store:
     engine = make_store(sqlite_url)
     assert pragma(engine, "page_size") == sqlite_module.PAGE_SIZE
     assert pragma(engine, "application_id") == sqlite_module.APPLICATION_ID
+    assert 0 < pragma(engine, "user_version") < 2**31
     assert pragma(engine, "journal_mode") == "wal"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slime_store import Sample, SampleStore
-from slime_store.errors import DamagedStoreError, ForeignDatabaseError, SchemaError
+from slime_store.errors import DamagedStoreError, DatabaseError, ForeignDatabaseError, SchemaError
 from slime_store.schema import VERSION_TABLE
 from slime_store.schema.comparison import differences
 from slime_store.store.upkeep import store_status, upgrade_store
@@ -145,6 +145,14 @@ def test_what_would_change_or_hide_rows_is_refused_when_a_store_is_opened(
         with pytest.raises(SchemaError, match=rf"{what}|malformed") as caught:
             SampleStore.open(path, read_only=read_only).runs()
         assert type(caught.value) in (ForeignDatabaseError, DamagedStoreError)
+    assert path.read_bytes() == before
+
+
+def test_a_view_by_the_name_of_a_function_of_sqlite_is_not_set_to_work(path: Path) -> None:
+    before = change(path, [f"CREATE VIEW pragma_user_version AS {ENDLESS}"])
+    for read_only in (False, True):
+        with pytest.raises(DatabaseError, match="is not a function"):
+            SampleStore.open(path, read_only=read_only)
     assert path.read_bytes() == before
 
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from slime_store import RolloutFnTrainOutput, SampleStore
+from slime_store.schema import migrator
 from slime_store.testing import assert_same, make_sample
 from slime_store.testing.contract.opening import loaded_train, opened, run_of
 
@@ -49,8 +56,25 @@ def marks(path: Path) -> list[str]:
     return sorted(each.name for each in blobs(path).glob(".*"))
 
 
+def number_of(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
 def mark_of(path: Path) -> str:
+    return f".slime_store-of-{path.stat().st_ino}-{number_of(path)}"
+
+
+def early_mark_of(path: Path) -> str:
     return f".slime_store-of-{path.stat().st_ino}"
+
+
+def take_number(path: Path) -> None:
+    """Make a store one of an earlier version, which had no number."""
+    if blobs(path).exists():
+        os.rename(blobs(path) / mark_of(path), blobs(path) / early_mark_of(path))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 0")
 
 
 def make_old(path: Path) -> None:
@@ -115,6 +139,45 @@ def test_a_store_put_in_another_ones_place_deletes_none_of_its_side_files(
     check_whole(aside, 0, 1, 2, 3)
 
 
+def cp(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+
+
+def restore(source: Path, target: Path) -> None:
+    """Do as the command ``.restore`` of SQLite's shell."""
+    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
+        one.backup(other)
+
+
+@pytest.mark.parametrize(("what", "write_into"), [("new", cp), ("new", restore), ("an early backup", cp)])
+@EVERY_WAY
+def test_a_store_written_into_another_ones_file_deletes_none_of_its_side_files(
+    path: Path, what: str, write_into: Callable[[Path, Path], None], act: Callable[[SampleStore], None]
+) -> None:
+    other, aside = path.with_name("other.db"), path.with_name("aside.db")
+    if what == "new":
+        SampleStore.open(other).close()
+    else:
+        with opened(f"sqlite:///{path}") as store:
+            store.backup(other)
+        take_number(other)
+    shutil.copy(path, aside)
+    inode, mark = path.stat().st_ino, mark_of(path)
+    write_into(other, path)
+    assert path.stat().st_ino == inode
+    if what == "new" and act in (prune, delete, delete_run):
+        record(path, 0)
+    make_old(path)
+    for each in (act, fix):  # before and after it has left a mark
+        with opened(f"sqlite:///{path}") as store:
+            each(store)
+        record(path, 7)
+        assert marks(path) == sorted([mark, mark_of(path)]) and mark != mark_of(path)
+        make_old(path)
+    write_into(aside, path)
+    check_whole(path, 0, 1, 2)
+
+
 @EVERY_WAY
 def test_a_copy_whose_directory_is_a_link_to_the_originals_deletes_none_of_its_side_files(
     tmp_path: Path, act: Callable[[SampleStore], None]
@@ -148,7 +211,7 @@ def test_a_store_leaves_the_files_of_a_copy_that_writes_into_its_directory(tmp_p
 def test_a_made_up_store_that_leads_to_anothers_directory_deletes_nothing_there(
     tmp_path: Path, path: Path, is_marked: bool
 ) -> None:
-    if not is_marked:  # as one of an earlier version
+    if not is_marked:  # as one of before there were marks
         (blobs(path) / mark_of(path)).unlink()
     half = files(path)[0].parent / f"{'0' * 32}.blob.tmp"
     half.write_bytes(b"half")
@@ -225,7 +288,7 @@ def test_a_copy_that_has_deleted_is_known_as_the_owner_from_then_on(path: Path, 
     assert len(files(copy)) == 2
 
 
-def test_a_store_of_an_earlier_version_gets_its_mark_with_the_next_file(path: Path) -> None:
+def test_a_store_without_a_mark_gets_one_with_the_next_file(path: Path) -> None:
     (blobs(path) / mark_of(path)).unlink()
     with opened(f"sqlite:///{path}", read_only=True) as store:
         store.run(RUN).load_train(0)
@@ -235,11 +298,99 @@ def test_a_store_of_an_earlier_version_gets_its_mark_with_the_next_file(path: Pa
     assert marks(path) == [mark_of(path)]
 
 
+@EVERY_WAY
+def test_a_store_of_an_earlier_version_gets_a_number_and_goes_on_to_delete(
+    path: Path, act: Callable[[SampleStore], None]
+) -> None:
+    take_number(path)
+    stray = files(path)[0].with_name(f"{'0' * 32}.blob")
+    stray.write_bytes(b"left over")
+    make_old(path)
+    with opened(f"sqlite:///{path}") as store:
+        assert marks(path) == [early_mark_of(path)] != [mark_of(path)]
+        if act is fix:
+            assert [each.fixed for each in store.verify(fix=True).problems] == [True]
+        else:
+            act(store)
+            store.vacuum()
+    assert not stray.exists()
+    record(path, 7)
+    assert marks(path) == [mark_of(path)]
+
+
+def test_a_mark_of_an_earlier_version_keeps_the_files_of_a_store_that_has_another_inode_number(path: Path) -> None:
+    aside = path.with_name("aside.db")
+    take_number(path)
+    os.rename(path, aside)
+    record(path, 7)
+    make_old(path)
+    with opened(f"sqlite:///{path}") as store:
+        fix(store)
+        store.vacuum()
+    os.rename(blobs(path), blobs(aside))
+    check_whole(aside, 0, 1, 2)
+
+
+def test_a_reader_gives_no_number(path: Path) -> None:
+    take_number(path)
+    before = path.read_bytes()
+    with opened(f"sqlite:///{path}", read_only=True) as store:
+        store.run(RUN).load_train(0)
+        assert store.verify().ok
+    assert path.read_bytes() == before and marks(path) == [early_mark_of(path)]
+
+
+def test_several_that_give_a_number_at_once_give_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_number(path)
+    original, all_have_seen_none = migrator.ensure_number, threading.Barrier(4)
+
+    def late(*arguments: object) -> int:
+        all_have_seen_none.wait(30)
+        return original(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(migrator, "ensure_number", late)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda rollout_id: record(path, rollout_id), range(3, 7)))
+    assert number_of(path) != 0 and marks(path) == [mark_of(path)]
+
+
+def test_several_processes_that_give_a_number_at_once_give_the_same(path: Path) -> None:
+    take_number(path)
+    code = (
+        "import sys; from pathlib import Path; from tests.store.test_owners import record\n"
+        "print(flush=True); sys.stdin.readline(); record(Path(sys.argv[1]), int(sys.argv[2]))"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, path, str(n)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for n in (3, 4)
+    ]
+    for process in processes:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+    for process in processes:
+        process.communicate(b"\n")
+        assert process.returncode == 0
+    assert number_of(path) != 0 and marks(path) == [mark_of(path)]
+    check_whole(path, 0, 1, 2, 3, 4)
+
+
+def test_a_store_that_nobody_can_write_to_now_is_opened_without_a_number(path: Path) -> None:
+    take_number(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with opened(f"sqlite:///{path}", busy_timeout=0.1) as store:
+            store.run(RUN).load_train(0)
+            writer.execute("COMMIT")
+            store.run(RUN).delete_rollout(0)
+            assert len(files(path)) == 2 and number_of(path) == 0
+    record(path, 3)
+    assert number_of(path) != 0 and marks(path) == [mark_of(path)]
+
+
 def test_a_backup_has_a_mark_of_its_own(path: Path, tmp_path: Path) -> None:
     backup = tmp_path / "monday.db"
     with opened(f"sqlite:///{path}") as store:
         store.backup(backup)
-    assert marks(backup) == [mark_of(backup)] != marks(path)
+    assert marks(backup) == [mark_of(backup)] != marks(path) and number_of(backup) == number_of(path)
     with opened(f"sqlite:///{backup}") as store:
         store.run(RUN).delete_rollout(0)
         assert len(files(backup)) == 2 and store.verify().problems == ()
@@ -259,7 +410,18 @@ def test_the_backup_of_a_server_has_a_mark_of_its_own(store_url: str, tmp_path: 
         run.record_train(0, output(0))
     with opened(store_url, read_only=True) as store:
         store.backup(backup)
-    assert marks(backup) == [mark_of(backup)]
+    assert marks(backup) == [mark_of(backup)] and number_of(backup) != 0
+
+
+def test_the_backup_of_a_store_without_a_number_is_known_as_its_owner(path: Path, tmp_path: Path) -> None:
+    backup = tmp_path / "monday.db"
+    take_number(path)
+    with opened(f"sqlite:///{path}", read_only=True) as store:
+        store.backup(backup)
+    assert marks(backup) == [early_mark_of(backup)]
+    with opened(f"sqlite:///{backup}") as store:
+        store.run(RUN).delete_rollout(0)
+    assert len(files(backup)) == 2 and marks(backup) == [mark_of(backup)]
 
 
 def test_a_backup_whose_name_is_taken_meanwhile_leaves_no_mark_in_the_way(
