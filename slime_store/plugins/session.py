@@ -149,6 +149,8 @@ class PluginSession:
         Raises:
             StoreError: the store cannot be read or written.
         """
+        if self.has_generated:
+            self.flush()  # it is of the session before
         ignore = self.settings.lineage_ignore
         lineage = lineage_of(self.args, source, ignore)
         if "data_source_path" not in ignore:

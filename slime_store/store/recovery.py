@@ -31,7 +31,7 @@ class Recovery:
 
     @reconnecting
     def begin_session(self, *, checkpoint_rollout_id: int | None, lineage: dict[str, Any] | None = None) -> None:
-        """Note where this process's session starts.
+        """Note where this process's session starts; one that has recorded or was handed train rollouts ends by it.
 
         Args:
             checkpoint_rollout_id: the rollout of the checkpoint that it starts from; -1: from the start.
@@ -40,6 +40,11 @@ class Recovery:
         text = lineage_text(lineage)
         number = None if checkpoint_rollout_id is None else rollout_number(checkpoint_rollout_id)
         session_pk = self._session()
+        with self._handle.reading() as connection:
+            goes_back = number is not None and ResumeRepository(connection, self._pk).has_trained(session_pk)
+        if goes_back:  # what it records from here on is of another history
+            self._handle.sessions.end_run(self._pk)
+            session_pk = self._session()
         with self._handle.writing("begin a session") as connection:
             RunRepository(connection).lock(self._pk)  # what is being pruned has gone, the rest stays for this session
             ResumeRepository(connection, self._pk).describe_session(session_pk, number, text)

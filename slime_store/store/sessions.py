@@ -142,7 +142,7 @@ class Sessions:
         return session.newest_before if session is not None and session.key == session_pk else 0
 
     def end_run(self, run_pk: int) -> None:
-        """End this process's session in a run that was deleted."""
+        """End this process's session in a run that was deleted, or whose training goes back."""
         _registry.sessions.pop(self._known(run_pk), None)
 
     def end(self) -> None:

@@ -107,6 +107,25 @@ def test_a_process_that_goes_back_abandons_what_it_had_recorded(store_url: str) 
     assert resumed(store_url, None)[0] == ["a5"]
 
 
+def test_what_a_process_did_before_it_goes_back_is_of_another_session(store_url: str) -> None:
+    train(store_url, "a", -1, range(3), (0, 1, 2))
+    with session(store_url, 0) as run:
+        run.recovery.adopt(run.rollouts("train")[1])
+        for rollout_id in range(1, 4):
+            record(run, rollout_id, f"b{rollout_id}")
+        for _ in range(2):  # killed before it records anything
+            run.recovery.begin_session(checkpoint_rollout_id=2, lineage=LINEAGE)
+        assert [info.checkpoint_rollout_id for info in run.sessions()] == [-1, 0, 2]
+    assert resumed(store_url, 2)[0] == ["a2"]
+    with session(store_url, -1) as run:
+        run.recovery.adopt(run.rollouts("train", attempts=True)[0])
+        run.recovery.begin_session(checkpoint_rollout_id=-1, lineage=LINEAGE)
+        for rollout_id in range(3):
+            record(run, rollout_id, f"c{rollout_id}")
+    assert resumed(store_url, 0)[0] == ["a0"]
+    assert resumed(store_url, -1)[0] == ["c0", "c1", "c2"]
+
+
 def test_the_last_checkpoint_of_a_session_is_the_one_that_it_saved_last(store_url: str) -> None:
     with session(store_url, -1) as run:
         for rollout_id, name in [*enumerate("aaaaaa"), (3, "b"), (4, "b")]:

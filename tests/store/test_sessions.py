@@ -199,7 +199,8 @@ def test_stores_in_memory_have_nothing_in_common() -> None:
 
 def test_a_closed_handle_begins_no_session_and_joins_none(store_url: str, handles: ExitStack) -> None:
     closed, run = begun(store_url, handles)
-    other, _ = begun(store_url, handles)
+    other = handles.enter_context(SampleStore.open(store_url))
+    other.run("run").record_train(1, [group(1)])
     closed.close()
     with pytest.raises(StoreClosedError):
         run.recovery.record_checkpoint(0)
