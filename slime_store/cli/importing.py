@@ -52,7 +52,7 @@ def import_dumps(
     is run, unless --trust is given. A file whose content the run has already is skipped; a rollout that it has from
     elsewhere gets a further attempt. One bad file does not stop the rest.
     """
-    from slime_store.interchange.importing import find_dumps, import_any
+    from slime_store.interchange.importing import find_dumps, import_any, refuse_without
 
     opener: StoreOpener = ctx.obj
     files = list(dict.fromkeys(file for path in paths for file in find_dumps(path, kind)))
@@ -62,6 +62,7 @@ def import_dumps(
             for number, file in enumerate(files, 1):
                 done += import_any(run, file, from_run=from_run, trust=trust, strict=strict)
                 progress(number, len(files))
+        refuse_without(files, done)
     finally:  # also where the database fails halfway: these are recorded
         write_rows(_COLUMNS, done, form)
     for each in done:

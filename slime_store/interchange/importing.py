@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,7 +81,7 @@ def import_path(
         progress: called after each file with how many are done, how many there are, and what became of the file.
 
     Raises:
-        InvalidDumpError: the path does not exist, or a folder holds no dumps.
+        InvalidDumpError: the path does not exist, or a folder holds no dumps, or none of that kind.
         ReadOnlyStoreError: the store was opened read-only.
         DatabaseError: the database failed; the files before this one are recorded. All other errors are in the report.
     """
@@ -91,6 +91,7 @@ def import_path(
         done += import_any(run, file, from_run=from_run, trust=trust, strict=strict)
         if progress is not None and done:
             progress(number, len(files), done[-1])
+    refuse_without(files, done)
     return ImportReport(tuple(done))
 
 
@@ -124,9 +125,25 @@ def find_dumps(path: str | os.PathLike[str], kind: Kind | None = None) -> list[F
     found = sorted(folder.glob("*.pt"), key=_order)
     chosen = [FoundFile(file, only=kind) for file in found if _may_be(file, kind)]
     if not chosen:
-        what = "dump" if kind is None else f"{kind} dump"
-        raise InvalidDumpError(os.fspath(folder), f"the folder holds no {what} (*.pt)")
+        raise _without(folder, kind)
     return chosen
+
+
+def refuse_without(files: Iterable[FoundFile], done: Iterable[ImportedFile]) -> None:
+    """Refuse a folder of which one kind was asked for, and no file turned out to be of it.
+
+    Raises:
+        InvalidDumpError: as where their names say so.
+    """
+    held = {Path(each.path).parent for each in done}
+    for file in files:
+        if file.only is not None and file.path.parent not in held:
+            raise _without(file.path.parent, file.only)
+
+
+def _without(folder: Path, kind: Kind | None) -> InvalidDumpError:
+    what = "dump" if kind is None else f"{kind} dump"
+    return InvalidDumpError(os.fspath(folder), f"the folder holds no {what} (*.pt)")
 
 
 def _may_be(file: Path, kind: Kind | None) -> bool:

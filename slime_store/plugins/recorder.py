@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from slime_store.plugins.guard import Guard
+from slime_store.plugins.guard import Guard, warn
 from slime_store.plugins.spool import Spool
 from slime_store.store import Run
+from slime_store.store.operations import Operations
 from slime_store.store.worker import Worker
 from slime_store.types import RolloutInfo
 
@@ -45,18 +46,20 @@ class Recorder:
         run: opens the run; called in the recording thread.
         guard: counts and logs failures.
         spool: where refused things go.
+        operations: what the recording thread may have to wait for.
 
     Attributes:
         n_bytes: of the rollout that was stored last.
         stored: the train rollouts of this session that are in the store, be it that it adopted them.
     """
 
-    def __init__(self, run: Callable[[], Run], guard: Guard, spool: Spool) -> None:
+    def __init__(self, run: Callable[[], Run], guard: Guard, spool: Spool, operations: Operations) -> None:
         self.n_bytes = 0
         self.stored: set[int] = set()
         self._run = run
         self._guard = guard
         self._spool = spool
+        self._operations = operations
         self._worker = Worker("slime_store-recorder", self._work, room=MAX_PENDING)
 
     def put(self, item: Storable) -> None:
@@ -64,7 +67,13 @@ class Recorder:
         self._worker.put(item)
 
     def flush(self) -> None:
-        """Wait until everything queued is stored, spooled or lost with a log line."""
+        """Wait until everything queued is stored, spooled or lost with a log line.
+
+        A signal handler does not wait where that would wait for what it has interrupted.
+        """
+        if self._operations.is_here():
+            warn("a signal handler does not wait for what is being recorded: it has interrupted what that waits for")
+            return
         self._worker.flush()
 
     def _work(self, items: list[Storable]) -> bool:

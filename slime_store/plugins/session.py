@@ -11,7 +11,7 @@ from typing import Any
 
 from slime_store.config import StoreConfig
 from slime_store.database import tell_after_fork
-from slime_store.errors import RolloutNotFoundError, StoreError
+from slime_store.errors import RolloutNotFoundError, StoreBusyError, StoreError
 from slime_store.plugins.frameworks import Framework
 from slime_store.plugins.guard import Guard, say, warn
 from slime_store.plugins.lineage import describe_args, lineage_of
@@ -21,6 +21,7 @@ from slime_store.plugins.spool import Spool
 from slime_store.plugins.tracker import GroupTracker
 from slime_store.store import Run, SampleStore
 from slime_store.store.journal import Journal
+from slime_store.store.operations import Operations
 from slime_store.types import RolloutInfo
 
 RETRY_SECONDS = 30.0
@@ -52,7 +53,8 @@ class PluginSession:
         self.args = args
         self.guard = Guard(settings.on_error)
         self.spool = Spool(settings)
-        self.recorder = Recorder(self._noted_run, self.guard, self.spool)
+        self._operations = Operations()
+        self.recorder = Recorder(self._noted_run, self.guard, self.spool, self._operations)
         self.tracker = GroupTracker(self.guard, carry_over=settings.carry_over)
         self.adoptable: dict[int, RolloutInfo] = {}
         self.begun = False
@@ -70,7 +72,7 @@ class PluginSession:
         self._journal: Journal | None = None
         self._failure: tuple[float, StoreError] | None = None
         self._lock = threading.RLock()
-        self._noting = threading.Lock()
+        self._noting = threading.RLock()
 
     @property
     def data_source_path(self) -> str:
@@ -85,7 +87,9 @@ class PluginSession:
         Raises:
             StoreError: the store cannot be opened.
         """
-        with self._lock:
+        if self._run is not None:
+            return self._run
+        with self._operations.under_way(), self._lock:
             if self._run is None:
                 if self._failure is not None and timer() < self._failure[0] + RETRY_SECONDS:
                     raise self._failure[1]
@@ -167,12 +171,19 @@ class PluginSession:
         return False
 
     def _noted_run(self) -> Run:
-        """Return the run, once it is noted what this session goes on from: nothing is recorded without that."""
-        with self._noting:
-            run, start = self.run, self._start
-            if start is not None and not self._is_start_noted:
+        """Return the run, once it is noted what this session goes on from: nothing is recorded without that.
+
+        Raises:
+            StoreError: not now; to a signal handler that has interrupted this very method, which notes the rest, too.
+        """
+        if self._operations.is_here():
+            detail = "a signal handler records, and has interrupted what must be noted before that"
+            raise StoreBusyError(StoreConfig.parse(self.settings.url).display_url, detail)
+        with self._operations.under_way(), self._noting:
+            run = self.run
+            while (start := self._start) is not None and not self._is_start_noted:
                 run.recovery.begin_session(**start)
-                self._is_start_noted = self._start is start  # another thread may have begun anew
+                self._is_start_noted = self._start is start  # a thread, or a signal handler, may have begun anew
             while self._handed:
                 with contextlib.suppress(RolloutNotFoundError):  # it was deleted meanwhile
                     run.recovery.adopt(self._handed[0])
@@ -247,12 +258,18 @@ class PluginSession:
         }
 
     def flush(self) -> None:
-        """Wait until everything handed over so far is stored."""
+        """Wait until everything handed over so far is stored; not in a signal handler, where that may wait for this."""
         self.recorder.flush()
         self.flush_journal()
 
     def close(self) -> None:
-        """Finish everything and let go of the stores."""
+        """Finish everything and let go of the stores.
+
+        A signal handler that interrupted its own thread while that noted something does so when that has ended.
+        """
+        if self._operations.is_here():
+            self._operations.when_done(self.close)
+            return
         self.flush()
         if self._journal is not None:
             self._journal.close()

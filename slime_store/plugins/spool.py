@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slime_store.config import StoreConfig
-from slime_store.errors import StoreFullError, UnsupportedValueError
+from slime_store.errors import (
+    InvalidRunNameError,
+    RolloutExistsError,
+    StoreError,
+    StoreFullError,
+    UnsupportedValueError,
+)
 from slime_store.plugins.guard import log, warn
 from slime_store.plugins.settings import PluginSettings
 from slime_store.store import SampleStore
@@ -25,6 +31,12 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 5.0
 """How long the spool waits for somebody who reads its file, so that the file alone holds all of it."""
+
+_OF_THE_PLACE = (StoreError, OSError)
+"""Errors after which another file, or another directory, may do. After any other exception none will."""
+
+_OF_WHAT_IS_KEPT = (UnsupportedValueError, RolloutExistsError, InvalidRunNameError)
+"""Those of the store after which none will, either."""
 
 _SUFFIXES = ("", "-wal", "-shm", "-journal")
 
@@ -81,9 +93,9 @@ class Spool:
             try:
                 place.store(item, self.lineage)
                 return place
-            except UnsupportedValueError:
+            except _OF_WHAT_IS_KEPT:
                 raise
-            except Exception as error:  # whatever it is: the next place may do
+            except _OF_THE_PLACE as error:
                 warn("a place to spool to cannot be used (%s: %s)", type(error).__name__, error)
                 failure = failure or error
         assert failure is not None
@@ -119,11 +131,19 @@ class _Place:
 
     def store(self, item: Storable, lineage: dict[str, Any] | None) -> None:
         """Store something in the file, or in another one if that cannot be used."""
+        self._store_somewhere(item, lineage)
+        try:
+            self.is_whole = gather(self._opened(), PATIENCE_SECONDS)
+        except Exception as error:  # it is stored, all the same
+            self.is_whole = False
+            warn("the log of %s cannot be written into it (%s: %s)", self.path, type(error).__name__, error)
+
+    def _store_somewhere(self, item: Storable, lineage: dict[str, Any] | None) -> None:
         try:
             self._store_here(item, lineage)
-        except (StoreFullError, UnsupportedValueError):  # another file would fare no better
+        except (StoreFullError, *_OF_WHAT_IS_KEPT):  # another file would fare no better
             raise
-        except Exception as error:
+        except _OF_THE_PLACE as error:
             if not self._number:  # not even a directory
                 raise
             warn(
@@ -136,13 +156,11 @@ class _Place:
             self._store_here(item, lineage)
 
     def _store_here(self, item: Storable, lineage: dict[str, Any] | None) -> None:
-        store = self._opened()
-        run = store.run(self._run)
+        run = self._opened().run(self._run)
         if lineage is not None and not self._is_noted:
             run.recovery.begin_session(checkpoint_rollout_id=None, lineage=lineage)
             self._is_noted = True
         item.store(run)
-        self.is_whole = gather(store, PATIENCE_SECONDS)
 
     def _opened(self) -> SampleStore:
         if self._store is None:

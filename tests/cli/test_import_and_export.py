@@ -51,6 +51,17 @@ def test_one_kind_can_be_chosen(command: Command, details: Path) -> None:
     assert done.exit_code == 0 and "eval_1.pt" in done.stdout and " train " not in done.stdout
 
 
+def test_a_folder_without_any_of_the_chosen_kind_is_an_error_and_the_others_are_taken_in(
+    command: Command, details: Path, tmp_path: Path
+) -> None:
+    saved(tmp_path / "words" / "medieval_12.pt", dump_of([make_sample(0)], 12))
+    for others, n in ([], 0), ([str(details)], 1):
+        done = command("import", *others, str(tmp_path / "words"), "--run", "r", "--kind", "eval", "--format", "json")
+        assert done.exit_code == 4
+        assert f"{tmp_path / 'words'}: the folder holds no eval dump (*.pt)" in done.stderr
+        assert [row["action"] for row in json.loads(done.stdout)] == ["recorded"] * n
+
+
 def test_files_that_fail_are_told_in_one_line_each_and_the_rest_is_done(command: Command, details: Path) -> None:
     bad = details / "rollout_data" / "3.pt"
     bad.write_bytes(b"hello")

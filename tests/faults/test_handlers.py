@@ -6,8 +6,7 @@ import pickle
 import signal
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,32 +18,10 @@ from slime_store.store import handle as handle_module
 from slime_store.store import recording
 from slime_store.store.sessions import Sessions
 from slime_store.testing.contract.opening import opened
+from tests.services.signals import handled, once_before
 from tests.services.threads import in_time
 
 GROUPS = 20
-
-
-@contextmanager
-def handled(handler: Callable[[], Any]) -> Iterator[None]:
-    before = signal.signal(signal.SIGTERM, lambda *_: handler())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def once_before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, what: Callable[[], Any]) -> None:
-    """Send a signal the first time that a function is called, after doing something."""
-    function, done = getattr(owner, name), []
-
-    def called(*args: Any, **kwargs: Any) -> Any:
-        if not done:
-            done.append(True)
-            what()
-            signal.raise_signal(signal.SIGTERM)
-        return function(*args, **kwargs)
-
-    monkeypatch.setattr(owner, name, called)
 
 
 def journalled(url: str) -> list[int | None]:

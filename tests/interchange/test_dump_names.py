@@ -112,6 +112,19 @@ def test_a_folder_gives_those_of_one_kind_only(
     assert copied(run, sqlite_url, tmp_path / "out", kind=kind) == [each for each in ALL if each[0] == kind]
 
 
+@pytest.mark.parametrize(("name", "kind"), [("medieval_12.pt", "eval"), ("12.pt", "train")])
+def test_a_folder_of_which_no_file_turns_out_to_be_of_the_kind_is_an_error(
+    sqlite_url: str, tmp_path: Path, name: str, kind: Any
+) -> None:
+    others = {} if kind == "eval" else {"datasets": {"gsm8k": 1}}  # which say that it is an eval
+    saved(tmp_path / "out" / name, dump_of([make_sample(0)], 12, **others))
+    with SampleStore.open(sqlite_url) as store:
+        with pytest.raises(InvalidDumpError, match=f"no {kind} dump"):
+            import_path(store.run("one"), tmp_path / "out", kind=kind)
+        (tmp_path / "out" / ("eval_13.pt" if kind == "eval" else "13.pt")).write_bytes(b"no dump")
+        assert len(import_path(store.run("one"), tmp_path / "out", kind=kind).failed) == 1
+
+
 def test_an_eval_under_any_name_is_known_by_its_datasets(run: Run, sqlite_url: str, tmp_path: Path) -> None:
     for name in ("final.pt", "stepeval_40.pt", "retrieval_40.pt", "40.pt"):
         file = export_pt(run, 40, tmp_path / name, kind="eval").path

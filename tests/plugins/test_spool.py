@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from slime_store import RolloutFnTrainOutput, Run, SampleStore
-from slime_store.errors import StoreFullError, UnsupportedValueError
+from slime_store.errors import DatabaseError, RolloutExistsError, StoreFullError, UnsupportedValueError
 from slime_store.interchange import import_path
 from slime_store.plugins import spool as spools
 from slime_store.plugins.settings import PluginSettings
@@ -255,20 +255,54 @@ def _make_full(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PreparedRollout, "store", store)
 
 
-def test_what_no_file_can_hold_is_tried_once(spool: Spool, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnsupportedValueError("group 0", "too large"),
+        RolloutExistsError("run", "train", 0),
+        TypeError("a fault of ours"),
+        RecursionError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_no_file_can_hold_is_tried_once_and_costs_no_file(
+    error: Exception, spool: Spool, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tried = []
 
     def refused(*_: Any) -> Any:
         tried.append(1)
-        raise UnsupportedValueError("group 0", "too large")
+        raise error
 
-    monkeypatch.setattr(PreparedRollout, "store", refused)
-    with pytest.raises(UnsupportedValueError):
-        spool.keep(rollout(0))
-    assert tried == [1]
-    monkeypatch.undo()
     spool.keep(rollout(0))
-    assert len([*directory.glob("*.db")]) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(PreparedRollout, "store", refused)
+        for _ in range(3):
+            with pytest.raises(type(error)):
+                spool.keep(rollout(1))
+    assert tried == [1, 1, 1]
+    spool.keep(rollout(2))
+    [path] = directory.glob("*.db")
+    assert held(path) == [0, 2]
+    assert not [*own_directory().iterdir()]
+
+
+@pytest.mark.parametrize("error", [DatabaseError("a file", "disk I/O error"), OSError("gone"), RuntimeError("a fault")])
+def test_what_is_stored_is_not_stored_again_when_its_log_stays(
+    error: Exception, spool: Spool, directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spools, "gather", fail)
+        spool.keep(rollout(0))
+    [path] = directory.glob("*.db")
+    assert f"kept train rollout 0 in {path} and {path.name}-wal beside it" in caplog.text
+    spool.keep(rollout(1))
+    assert [*directory.glob("*.db")] == [path]
+    assert held(path) == [0, 1]
+    assert spool.n_kept == 2
 
 
 def test_a_log_that_somebody_left_is_not_taken_for_that_of_a_new_file(
