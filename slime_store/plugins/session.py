@@ -160,7 +160,7 @@ class PluginSession:
         if "data_source_path" not in ignore:
             lineage["data_source_path"] = self.data_source_path
         self._start, self._is_start_noted = {"checkpoint_rollout_id": checkpoint_rollout_id, "lineage": lineage}, False
-        self.spool.lineage = lineage
+        self.spool.start = self._start
         run = self.run
         self.guard.run("note where the session starts", self._noted_run)  # resuming itself only reads
         if self.settings.mode == "resume" and checkpoint_rollout_id is not None and not self.has_generated:

@@ -54,7 +54,8 @@ class Spool:
     Attributes:
         path: the file that holds what was kept last.
         n_kept: how many things were kept.
-        lineage: what the rollouts are generated with; decides whether they may be adopted later.
+        start: arguments of ``begin_session``: which checkpoint the process started from, and what its rollouts are
+            generated with; they decide behind what they may be adopted later.
     """
 
     def __init__(self, settings: PluginSettings) -> None:
@@ -65,7 +66,7 @@ class Spool:
         self._places = [_Place(directory, stem, settings.run) for directory in places]
         self.path: Path | None = None
         self.n_kept = 0
-        self.lineage: dict[str, Any] | None = None
+        self.start: dict[str, Any] | None = None
         self._run = settings.run
         self._lock = threading.RLock()
 
@@ -91,7 +92,7 @@ class Spool:
         failure: Exception | None = None
         for place in self._places:
             try:
-                place.store(item, self.lineage)
+                place.store(item, self.start)
                 return place
             except _OF_WHAT_IS_KEPT:
                 raise
@@ -127,20 +128,20 @@ class _Place:
         self._directory, self._stem, self._run = directory, stem, run
         self._number = 0
         self._store: SampleStore | None = None
-        self._is_noted = False
+        self._noted: dict[str, Any] | None = None
 
-    def store(self, item: Storable, lineage: dict[str, Any] | None) -> None:
+    def store(self, item: Storable, start: dict[str, Any] | None) -> None:
         """Store something in the file, or in another one if that cannot be used."""
-        self._store_somewhere(item, lineage)
+        self._store_somewhere(item, start)
         try:
             self.is_whole = gather(self._opened(), PATIENCE_SECONDS)
         except Exception as error:  # it is stored, all the same
             self.is_whole = False
             warn("the log of %s cannot be written into it (%s: %s)", self.path, type(error).__name__, error)
 
-    def _store_somewhere(self, item: Storable, lineage: dict[str, Any] | None) -> None:
+    def _store_somewhere(self, item: Storable, start: dict[str, Any] | None) -> None:
         try:
-            self._store_here(item, lineage)
+            self._store_here(item, start)
         except (StoreFullError, *_OF_WHAT_IS_KEPT):  # another file would fare no better
             raise
         except _OF_THE_PLACE as error:
@@ -153,20 +154,20 @@ class _Place:
                 error,
             )
             self.close()
-            self._store_here(item, lineage)
+            self._store_here(item, start)
 
-    def _store_here(self, item: Storable, lineage: dict[str, Any] | None) -> None:
+    def _store_here(self, item: Storable, start: dict[str, Any] | None) -> None:
         run = self._opened().run(self._run)
-        if lineage is not None and not self._is_noted:
-            run.recovery.begin_session(checkpoint_rollout_id=None, lineage=lineage)
-            self._is_noted = True
+        if start is not None and self._noted is not start:
+            run.recovery.begin_session(**start)
+            self._noted = start
         item.store(run)
 
     def _opened(self) -> SampleStore:
         if self._store is None:
             directory = self._directory()
             self.path = self._next_path(directory)
-            self._store, self._is_noted = one_file_store(self.path), False
+            self._store, self._noted = one_file_store(self.path), None
         return self._store
 
     def _next_path(self, directory: Path) -> Path:

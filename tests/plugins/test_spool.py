@@ -213,14 +213,16 @@ def test_another_file_is_begun_when_the_one_has_gone_or_cannot_be_used(
 
 
 def test_files_of_one_process_come_into_one_session(store_url: str, spool: Spool) -> None:
-    spool.lineage = {"lr": 1}
+    spool.start = {"checkpoint_rollout_id": 2, "lineage": {"lr": 1}}
     with opened(store_url) as store:
         run = store.run("run")
-        run.recovery.begin_session(checkpoint_rollout_id=None, lineage=spool.lineage)
+        run.recovery.begin_session(**spool.start)
         for rollout_id in range(2):
             spool.keep(rollout(rollout_id))
             assert spool.path is not None
             path = spool.path.rename(spool.path.with_name(f"{rollout_id}.db"))
+            with SampleStore.open(path, read_only=True) as file:
+                assert [info.checkpoint_rollout_id for info in file.run("run", create=False).sessions()] == [2]
             assert len(import_path(run, path).recorded) == 1
         assert {info.session for info in run.rollouts()} == {1}
 

@@ -186,6 +186,20 @@ def test_what_a_session_without_a_start_recorded_behind_one_of_its_own_is_not_ha
     assert resumed(store_url, 2)[0] == ["a2", "b3", "b4", "b5", "b6", "b7"]
 
 
+def test_what_is_imported_goes_behind_the_checkpoint_that_its_session_started_from(
+    store_url: str, tmp_path: Path
+) -> None:
+    spool = f"sqlite:///{tmp_path / 'spool.db'}"
+    train(store_url, "a", -1, range(4), (1, 3))
+    train(store_url, "b", 1, range(2, 4))
+    train(spool, "c", 3, range(4, 6))
+    execute(spool, "UPDATE sessions SET host = 'another'")
+    with opened(store_url) as store:
+        import_path(store.run(RUN), tmp_path / "spool.db")
+    assert resumed(store_url, 3)[0] == ["a3", "c4", "c5"]
+    assert resumed(store_url, 1)[0] == ["a1", "b2", "b3"]
+
+
 def test_an_imported_store_keeps_its_histories(store_url: str, tmp_path: Path) -> None:
     old = f"sqlite:///{tmp_path / 'old.db'}"
     train(old, "a", -1, range(5), (2,))
