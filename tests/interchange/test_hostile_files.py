@@ -150,7 +150,7 @@ OBJECT_DTYPE = called("numpy", "dtype", text("O8"), b"\x89", b"\x88")
 OBJECT_STATE = MARK + b"K\x03" + text("|") + b"NNN" + b"J\xff\xff\xff\xff" * 2 + b"K?tb"
 
 
-LONG = b"\x8b\x00\x00\x04\x00" + b"\x7f" * (1 << 18)
+LONG_INTEGER = b"\x8b\x00\x00\x04\x00" + b"\x7f" * (1 << 18)
 MANY = MARK + b"K\x01" * 65 + b"t"
 
 
@@ -205,9 +205,9 @@ FORGED: dict[str, bytes] = {
     + MARK
     + text("../../../etc/passwd")
     + b"\x88tR",
-    "a fraction of long integers": called("fractions", "Fraction", LONG, LONG),
-    "a range of long integers": called("__builtin__", "xrange", b"K\x00", LONG, b"K\x03"),
-    "a duration of long integers": called("datetime", "timedelta", b"K\x00", b"K\x00", LONG),
+    "a fraction of long integers": called("fractions", "Fraction", LONG_INTEGER, LONG_INTEGER),
+    "a range of long integers": called("__builtin__", "xrange", b"K\x00", LONG_INTEGER, b"K\x03"),
+    "a duration of long integers": called("datetime", "timedelta", b"K\x00", b"K\x00", LONG_INTEGER),
     "a tensor of 65 dimensions": TENSOR.replace(b"K\x02\x85", MANY).replace(b"K\x01\x85", MANY),
     "a sparse tensor of 65 dimensions": called(
         "torch._utils", "_rebuild_sparse_tensor", text("sparse_coo"), MARK + TENSOR + TENSOR + MANY + b"t"
