@@ -18,6 +18,9 @@ BUSY_TIMEOUT_SECONDS = 60.0
 """How long a writer waits for another writer's transaction before it fails."""
 
 _SQLITE = "sqlite:///"
+_NOT_UNICODE = "it has bytes that are no UTF-8"
+_NOT_OF_LIBPQ = frozenset({"plugin", "autocommit", "context", "cursor_factory", "prepare_threshold", "row_factory"})
+"""Options that SQLAlchemy and psycopg take for themselves: by the first, SQLAlchemy runs a plug-in of that name."""
 _MASK = "***"
 _SECRET_OPTION = re.compile(r"pass|secret|token|key|credential|conninfo|dsn", re.IGNORECASE)
 """Options of a URL's query that hold a secret, or the place of one: password, sslpassword, passfile, sslkey ..."""
@@ -141,6 +144,7 @@ def _read_target(target: str | os.PathLike[str] | URL) -> str:
     from sqlalchemy.exc import ArgumentError
 
     if isinstance(target, URL):
+        _refuse_unreadable(target)
         if target.get_backend_name() != "sqlite":
             return _postgresql(target)
         if target.get_driver_name() not in ("pysqlite", "sqlite") or target.query:
@@ -149,6 +153,8 @@ def _read_target(target: str | os.PathLike[str] | URL) -> str:
     text = os.fspath(target)
     if not isinstance(text, str) or not text or "\0" in text:
         raise InvalidUrlError(_unread(text) if isinstance(text, str) else repr(text), "it is empty or not text")
+    if "://" in text and not _is_unicode(text):
+        raise InvalidUrlError("what was given", _NOT_UNICODE)
     match = _SQLITE_URL.fullmatch(text)
     if match is not None:
         path = match["path"] or ""
@@ -171,7 +177,33 @@ def _read_target(target: str | os.PathLike[str] | URL) -> str:
         url = make_url(text)
     except (ArgumentError, ValueError):
         raise InvalidUrlError(_unread(text), "the URL cannot be read") from None
+    _refuse_unreadable(url)
     return _postgresql(url)
+
+
+def _refuse_unreadable(url: URL) -> None:
+    """Refuse a URL with text that no server can be told; the errors of Python's encoders would hold the password."""
+    try:
+        is_unicode = _is_unicode(url.render_as_string(hide_password=False))
+    except UnicodeError:
+        is_unicode = False
+    if not is_unicode:
+        raise InvalidUrlError("what was given", _NOT_UNICODE)
+    hosts = [url.host or "", *url.normalized_query.get("host", ())]
+    try:
+        for host in ",".join(hosts).split(","):
+            if not host.startswith(("/", "@")):  # a socket's folder may be called anything
+                host.encode("idna")
+    except UnicodeError:
+        raise InvalidUrlError(masked(url), "its host is no name that a host can have") from None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeError:
+        return False
+    return True
 
 
 def refuse_address(target: object) -> None:
@@ -217,4 +249,6 @@ def _postgresql(url: URL) -> str:
         raise InvalidUrlError(masked(url), f"{backend} is not supported")
     if url.drivername not in (backend, "postgresql+psycopg"):
         raise InvalidUrlError(masked(url), "PostgreSQL is reached by psycopg 3 only")
+    for option in sorted(_NOT_OF_LIBPQ & url.query.keys()):
+        raise InvalidUrlError(masked(url), f"{option} is no option of a server's address")
     return url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)

@@ -52,10 +52,12 @@ def import_dumps(
     is run, unless --trust is given. A file whose content the run has already is skipped; a rollout that it has from
     elsewhere gets a further attempt. One bad file does not stop the rest.
     """
+    from slime_store.interchange.dump_names import Neighbours
     from slime_store.interchange.importing import find_dumps, import_any, refuse_without
 
     opener: StoreOpener = ctx.obj
-    files = list(dict.fromkeys(file for path in paths for file in find_dumps(path, kind)))
+    neighbours = Neighbours()
+    files = list(dict.fromkeys(file for path in paths for file in find_dumps(path, kind, neighbours)))
     done: list[ImportedFile] = []
     try:
         with opener.writing_run(run_name) as run, Progress("importing") as progress:

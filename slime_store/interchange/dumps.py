@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 from slime_store.errors import InvalidDumpError
-from slime_store.interchange.dump_names import DumpName, Kind, name_of
+from slime_store.interchange.dump_names import DumpName, Kind, Neighbours, name_of
 from slime_store.interchange.restricted import TorchArchive, read_archive
 from slime_store.interchange.saying import shown
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample, iter_leaf_samples
@@ -61,6 +61,7 @@ def read_dump(
     kind: Kind | None = None,
     trust: bool = False,
     strict: bool = False,
+    neighbours: Neighbours | None = None,
 ) -> Dump:
     """Read a dump; no code in it runs unless ``trust`` is given.
 
@@ -70,6 +71,7 @@ def read_dump(
         trust: let torch unpickle it, which runs whatever code it holds.
         strict: refuse samples with an unknown ``status``, or without one. Otherwise an unknown word is kept as it is,
             and a missing one is slime's default.
+        neighbours: what is beside it, where its folder was listed already.
 
     Raises:
         UntrustedPickleError: it needs something that is not on the list of harmless types.
@@ -81,12 +83,12 @@ def read_dump(
         content = {"samples": content}
     if not isinstance(content, dict) or not isinstance(content.get("samples"), (list, tuple)):
         raise InvalidDumpError(archive.path, "it holds no list of samples, so it is not a rollout dump")
-    rollout_id = content.get("rollout_id", name_of(archive.path).number)
+    rollout_id = content.get("rollout_id", name_of(archive.path, neighbours=neighbours).number)
     if type(rollout_id) is not int or not -(2**63) <= rollout_id < 2**63:
         raise InvalidDumpError(
             archive.path, f"its rollout_id is {shown(rollout_id)}, and its name has no number either"
         )
-    name = name_of(archive.path, rollout_id)
+    name = name_of(archive.path, rollout_id, neighbours)
     try:
         dump = _Reader(archive.path, kind or _kind_of(content, name), strict).read(rollout_id, content)
         return dump if kind is not None else replace(dump, notes=(*dump.notes, *_doubts(name, dump)))

@@ -19,7 +19,7 @@ from slime_store.errors import (
     StoreClosedError,
     StoreError,
 )
-from slime_store.interchange.dump_names import Kind, name_of
+from slime_store.interchange.dump_names import Kind, Neighbours, name_of
 from slime_store.interchange.dumps import Dump, read_dump
 from slime_store.interchange.reports import ImportedFile, ImportReport
 from slime_store.interchange.restricted import TorchArchive
@@ -45,11 +45,13 @@ class FoundFile(NamedTuple):
         path: the file.
         kind: what it is of; None: what it says itself.
         only: leave it out if it is not of this kind.
+        neighbours: what is beside it.
     """
 
     path: Path
     kind: Kind | None = None
     only: Kind | None = None
+    neighbours: Neighbours | None = None
 
 
 def import_path(
@@ -109,21 +111,25 @@ def import_any(
         return [ImportedFile(os.fspath(file.path), "failed", file.kind or "train", reason=error.reason)]
 
 
-def find_dumps(path: str | os.PathLike[str], kind: Kind | None = None) -> list[FoundFile]:
+def find_dumps(
+    path: str | os.PathLike[str], kind: Kind | None = None, neighbours: Neighbours | None = None
+) -> list[FoundFile]:
     """Return the dumps at a path in the order in which they are imported; arguments as for ``import_path``.
+
+    Several paths may share their ``neighbours``: a folder of N dumps is listed once for all of them.
 
     Raises:
         InvalidDumpError: nothing is there.
     """
     refuse_address(path)
-    place = Path(path)
+    place, neighbours = Path(path), neighbours or Neighbours()
     if not place.is_dir():
         if not place.exists():
             raise InvalidDumpError(os.fspath(path), "there is no such file or folder")
-        return [FoundFile(place, kind)]
+        return [FoundFile(place, kind, neighbours=neighbours)]
     folder = place / DUMP_FOLDER if (place / DUMP_FOLDER).is_dir() else place
-    found = sorted(folder.glob("*.pt"), key=_order)
-    chosen = [FoundFile(file, only=kind) for file in found if _may_be(file, kind)]
+    found = sorted(folder.glob("*.pt"), key=lambda file: _order(file, neighbours))
+    chosen = [FoundFile(file, None, kind, neighbours) for file in found if _may_be(file, kind, neighbours)]
     if not chosen:
         raise _without(folder, kind)
     return chosen
@@ -146,8 +152,8 @@ def _without(folder: Path, kind: Kind | None) -> InvalidDumpError:
     return InvalidDumpError(os.fspath(folder), f"the folder holds no {what} (*.pt)")
 
 
-def _may_be(file: Path, kind: Kind | None) -> bool:
-    name = name_of(file)
+def _may_be(file: Path, kind: Kind | None, neighbours: Neighbours) -> bool:
+    name = name_of(file, neighbours=neighbours)
     return kind in (None, name.kind) or name.template is not None
 
 
@@ -158,7 +164,7 @@ def _import_dump(run: Run, file: FoundFile, trust: bool, strict: bool) -> Import
         ReadOnlyStoreError, DatabaseError: as for ``import_path``; all other errors are in the result.
     """
     name = os.fspath(file.path)
-    expected, number, _ = name_of(name)
+    expected, number, _ = name_of(name, neighbours=file.neighbours)
     chosen = file.kind or expected
     try:
         archive = TorchArchive(name)
@@ -167,7 +173,7 @@ def _import_dump(run: Run, file: FoundFile, trust: bool, strict: bool) -> Import
             known = find_import(run, digest, chosen, number)
             if known is not None:
                 raise AlreadyImportedError(run.name, chosen, number, known)
-        dump = read_dump(archive, kind=file.kind, trust=trust, strict=strict)
+        dump = read_dump(archive, kind=file.kind, trust=trust, strict=strict, neighbours=file.neighbours)
         if file.only not in (None, dump.kind):
             return None
         return _recorded(name, dump, _record(run, name, digest, dump, strict))
@@ -206,6 +212,6 @@ def _recorded(name: str, dump: Dump, info: RolloutInfo) -> ImportedFile:
     )
 
 
-def _order(file: Path) -> tuple[bool, int, bool, str]:
-    kind, number, _ = name_of(file)
+def _order(file: Path, neighbours: Neighbours) -> tuple[bool, int, bool, str]:
+    kind, number, _ = name_of(file, neighbours=neighbours)
     return number is None, number or 0, kind == "eval", file.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, Inspector, Table, inspect
 from sqlalchemy.exc import DBAPIError
 
 from slime_store.models import Base
@@ -56,7 +56,23 @@ def _missing(connection: Connection) -> list[str]:
         indexes = {index["name"] for index in inspector.get_indexes(name)}
         lost = sorted({str(index.name) for index in table.indexes} - indexes)
         found += [f"index {index} is missing" for index in lost]
+        if connection.dialect.name != "sqlite":  # there `strangers` has looked at the keys
+            found += _missing_keys(inspector, table)
     return found + _other_views(connection, set(inspector.get_view_names()))
+
+
+def _missing_keys(inspector: Inspector, table: Table) -> list[str]:
+    found = []
+    if inspector.get_pk_constraint(table.name)["constrained_columns"] != [each.name for each in table.primary_key]:
+        found.append(f"the primary key of table {table.name} is missing")
+    present = {
+        (tuple(key["constrained_columns"]), key["referred_table"], key["options"].get("ondelete"))
+        for key in inspector.get_foreign_keys(table.name)
+    }
+    for key in table.foreign_key_constraints:
+        if (tuple(key.column_keys), key.referred_table.name, key.ondelete) not in present:
+            found.append(f"the key of table {table.name} to table {key.referred_table.name} is missing")
+    return sorted(found)
 
 
 def _other_views(connection: Connection, present: set[str]) -> list[str]:

@@ -3,7 +3,9 @@
 A table, an index or a view of a user's own beside ours may stay, as long as nothing that we do sets it to work. What
 may not: triggers and virtual tables anywhere; views in the place of our tables; keys by which our deletions reach into
 other tables, or other tables' into ours; columns of ours that are computed, or of another type, for SQLite converts
-what it stores; clauses by which a row is dropped or replaced in silence; unique, partial or computed indexes on our
+what it stores; primary keys and keys to each other that are gone, or primary keys that
+number no rows; texts that are not UTF-8, of which SQLite replaces characters where it converts them; clauses by which a
+row is dropped or replaced in silence; unique, partial or computed indexes on our
 tables. On PostgreSQL also rules, row security, inheritance, domains, which may call functions, collations, by which two
 names are one, and functions and operators in our schema, which may fit a statement better than those that are meant.
 """
@@ -31,7 +33,7 @@ _ALTERING = frozenset({"conflict", "collate", "generated", "as", "check"})
 # Of what SQLite keeps as C strings and compares without regard to case, the Python that follows must see the same.
 _OBJECTS = "SELECT lower(type), name, tbl_name, sql FROM sqlite_master"
 _COLUMNS = """
-SELECT 'column' AS what, lower(m.name), lower(x.name), upper(x.type), x.hidden, x.dflt_value, ''
+SELECT 'column' AS what, lower(m.name), lower(x.name), upper(x.type), x.hidden, x.dflt_value, x.pk
 FROM sqlite_master m JOIN pragma_table_xinfo(m.name) x WHERE lower(m.type) = 'table'
 UNION ALL
 SELECT 'index', lower(m.name), i.name, i.origin, i."unique", i.partial,
@@ -40,6 +42,8 @@ FROM sqlite_master m JOIN pragma_index_list(m.name) i WHERE lower(m.type) = 'tab
 UNION ALL
 SELECT 'key', lower(m.name), lower(f."from"), lower(f."table"), lower(f."to"), f.on_delete, f.on_update
 FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f WHERE lower(m.type) = 'table'
+UNION ALL
+SELECT 'encoding', encoding, '', '', '', '', '' FROM pragma_encoding()
 """
 
 _POSTGRESQL = """
@@ -117,7 +121,10 @@ def _stranger(row: Any) -> str:
     if each.kind == "table" and _TABLE.match(each.sql or ""):
         words = re.findall(r"\w+", _NO_WORDS.sub(" ", (each.sql or "").lower())) if is_ours else []
         odd = sorted(_ALTERING.intersection(words))
-        return f"table {each.name} with {odd[0].upper()} in it" if odd else ""
+        if odd:
+            return f"table {each.name} with {odd[0].upper()} in it"
+        is_reused = each.name.lower() in _numbered() and "autoincrement" not in words
+        return f"table {each.name} that numbers rows anew (no AUTOINCREMENT)" if is_reused else ""
     if each.kind == "index" and (each.sql is None or _INDEX.match(each.sql)):  # what it does, SQLite says: below
         return ""
     return f"{'virtual table' if each.kind == 'table' else each.kind} {each.name}"
@@ -126,9 +133,13 @@ def _stranger(row: Any) -> str:
 def _in_tables(connection: Connection) -> list[str]:
     found = []
     types, keys, ours = _column_types(), _keys(), _ours()
+    columns, present, primary = set(), set(), dict[str, dict[int, str]]()
     for what, table, column, *details in connection.exec_driver_sql(_COLUMNS).fetchall():
         if what == "column" and table in ours:
-            kind, hidden, default = details[:3]
+            kind, hidden, default, place = details
+            columns.add((table, column))
+            if place:
+                primary.setdefault(table, {})[place] = column
             if hidden:
                 found.append(f"computed column {table}.{column}")
             elif kind != types.get((table, column), kind):
@@ -142,16 +153,41 @@ def _in_tables(connection: Connection) -> list[str]:
         elif what == "key":
             target, to, *actions = details
             if table in ours:
+                present.add((table, column, target))
                 if (table, column, target, to, *actions) not in keys:
                     found.append(f"key of table {table} to table {target}")
             elif target in ours and not {"NO ACTION", "RESTRICT"}.issuperset(actions):
                 found.append(f"key of table {table} to table {target} with an action")
+        elif what == "encoding" and table != "UTF-8":
+            found.append(f"text encoding {table}")
+    for table, names in _primary_keys().items():
+        if (
+            any(each == table for each, _ in columns)
+            and [primary.get(table, {}).get(n + 1) for n in range(len(names))] != names
+        ):
+            found.append(f"table {table} without its primary key")
+    for table, column, target, *_ in keys:
+        if (table, column) in columns and (table, column, target) not in present:
+            found.append(f"table {table} without its key to table {target}")
     return found
 
 
 @cache
 def _ours() -> frozenset[str]:
     return frozenset({VERSION_TABLE, *Base.metadata.tables})
+
+
+@cache
+def _numbered() -> frozenset[str]:
+    """Return the tables that never give the number of a row to another one."""
+    tables = Base.metadata.tables.values()
+    return frozenset(table.name for table in tables if table.dialect_options["sqlite"]["autoincrement"])
+
+
+@cache
+def _primary_keys() -> dict[str, list[str]]:
+    """Return the columns of each primary key, in order: the same in all revisions."""
+    return {table.name: [each.name for each in table.primary_key] for table in Base.metadata.tables.values()}
 
 
 @cache

@@ -87,6 +87,28 @@ def test_a_refused_address_shows_no_password() -> None:
         assert "hidden-word" not in str(caught.value) + repr(caught.value)
 
 
+def test_an_address_with_bytes_that_are_no_text_is_refused_and_shows_no_password() -> None:
+    odd = "\udcff"
+    for address in (f"postgresql://u:hidden-word{odd}@h/db", f"postgresql://u{odd}:hidden-word@h/db",
+                    f"postgresql://u:hidden-word@h{odd}/db", f"postgresql://u:hidden-word@h/db{odd}",
+                    f"postgresql://u:hidden-word@h/db?a={odd}", f"postgresql://u:hidden-word@h/db?a{odd}=1",
+                    f"sqlite:///x?key=hidden-word{odd}", f"mysql://u:hidden-word{odd}@h/db",
+                    "postgresql://u:hidden-word@a..b/db", "postgresql://u:hidden-word@h/db?host=a..b",
+                    URL.create("postgresql", "u", f"hidden-word{odd}", "h"),
+                    URL.create("postgresql", "u", "hidden-word", f"h{odd}"),
+                    URL.create("sqlite", query={"key": f"hidden-word{odd}"})):  # fmt: skip
+        with pytest.raises(InvalidUrlError) as caught:
+            StoreConfig.parse(address)
+        assert "hidden-word" not in str(caught.value) + repr(caught.value)
+    assert StoreConfig.parse("postgresql://u@h\xfc,b.c/db?host=/" + "a" * 80).url.endswith("a")
+
+
+@pytest.mark.parametrize("option", ["plugin", "row_factory"])
+def test_an_option_that_no_server_is_told_is_refused(option: str) -> None:
+    with pytest.raises(InvalidUrlError, match=f"{option} is no option"):
+        StoreConfig.parse(f"postgresql://host/db?{option}=x")
+
+
 def test_an_address_that_lacks_a_slash_is_no_file_and_shows_no_password() -> None:
     for address in ("postgresql+psycopg:/u:hunter2@host/db", "postgres:u:hunter2@host/db",
                     "postgresql+psycopg//u:hunter2@host/db"):  # fmt: skip

@@ -107,6 +107,31 @@ HOSTILE: dict[str, tuple[list[str], str]] = {
         in_table("sessions", "lineage TEXT", "lineage TEXT DEFAULT 1"),
         r"column sessions\.lineage with a value where none is given",
     ),
+    "no primary key": (
+        in_table(
+            "prompts", "id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT", "id INTEGER /* PRIMARY KEY AUTOINCREMENT */"
+        ),
+        "table prompts that numbers rows anew",
+    ),
+    "no primary key of two columns": (
+        in_table("sample_texts", "PRIMARY KEY (rollout_pk, position)", "UNIQUE (rollout_pk, position)"),
+        "table sample_texts without its primary key",
+    ),
+    "a primary key of other columns": (
+        in_table("pins", "PRIMARY KEY (run_pk, kind, rollout_id)", "PRIMARY KEY (run_pk, rollout_id, kind)"),
+        "table pins without its primary key",
+    ),
+    "a primary key that numbers no rows": (
+        in_table("runs", "NOT NULL PRIMARY KEY AUTOINCREMENT", "NOT NULL PRIMARY KEY DESC /* */"),
+        "table runs that numbers rows anew",
+    ),
+    "numbers that are given again": (in_table("blobs", "AUTOINCREMENT", ""), "table blobs that numbers rows anew"),
+    "a key of ours that is gone": (
+        in_table(
+            "samples", "FOREIGN KEY(prompt_pk) REFERENCES prompts (id)", "CONSTRAINT y UNIQUE (rollout_pk, position)"
+        ),
+        "table samples without its key to table prompts",
+    ),
     "a unique index": (["CREATE UNIQUE INDEX i ON runs (config)"], "index i on table runs"),
     "a partial index": (["CREATE INDEX i ON runs (config) WHERE name = 'a'"], "index i on table runs"),
     "a computed index": (["CREATE INDEX i ON runs (abs(name))"], "index i on table runs"),
@@ -146,6 +171,22 @@ def test_what_would_change_or_hide_rows_is_refused_when_a_store_is_opened(
             SampleStore.open(path, read_only=read_only).runs()
         assert type(caught.value) in (ForeignDatabaseError, DamagedStoreError)
     assert path.read_bytes() == before
+
+
+def test_a_file_whose_texts_are_not_utf_8_is_refused(path: Path, tmp_path: Path) -> None:
+    """SQLite makes U+FFFD of U+FFFE and U+FFFF where it converts them."""
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as ours, closing(sqlite3.connect(other, isolation_level=None)) as made:
+        made.execute("PRAGMA encoding = 'UTF-16le'")
+        made.execute(f"PRAGMA application_id = {ours.execute('PRAGMA application_id').fetchone()[0]}")
+        for (sql,) in ours.execute(
+            "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name <> 'sqlite_sequence' ORDER BY rowid"
+        ):
+            made.execute(sql)
+        (revision,) = ours.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
+        made.execute(f"INSERT INTO {VERSION_TABLE} VALUES (?)", (revision,))
+    with pytest.raises(ForeignDatabaseError, match="text encoding UTF-16le"):
+        SampleStore.open(other)
 
 
 def test_a_view_by_the_name_of_a_function_of_sqlite_is_not_set_to_work(path: Path) -> None:
@@ -258,6 +299,14 @@ ON_SERVER: dict[str, tuple[list[str], str]] = {
             "CREATE OPERATOR = (LEFTARG = text, RIGHTARG = varchar, FUNCTION = f)",
         ],
         "operator = beside the tables",
+    ),
+    "no primary key": (
+        ["ALTER TABLE sample_texts DROP CONSTRAINT pk_sample_texts"],
+        "the primary key of table sample_texts is missing",
+    ),
+    "a key of ours that is gone": (
+        ["ALTER TABLE samples DROP CONSTRAINT fk_samples_prompt_pk"],
+        "the key of table samples to table prompts is missing",
     ),
     "a partial index": (["CREATE INDEX i ON pins (note) WHERE note = 'a'"], "index i on table pins"),
     "a unique index": (["CREATE UNIQUE INDEX i ON pins (note)"], "index i on table pins"),

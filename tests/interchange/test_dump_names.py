@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from slime_store import Run, SampleStore
 from slime_store.errors import InvalidDumpError
 from slime_store.interchange import export_pt, export_run, import_path, read_dump
-from slime_store.interchange.dump_names import name_of
+from slime_store.interchange.dump_names import Neighbours, name_of
+from slime_store.interchange.importing import find_dumps, import_any
 from slime_store.testing import make_eval_output, make_sample, make_train_output
 from tests.interchange.archives import dump_of, saved
 
@@ -159,3 +161,24 @@ def test_where_nothing_tells_the_kind_the_report_says_so(sqlite_url: str, tmp_pa
             import_path(store.run("three"), saved(tmp_path / "more" / "1.pt", dump_of([])).parent, kind="eval")
         saved(tmp_path / "step41.pt", dump_of([make_sample(0)], 41))
         assert [each.kind for each in import_path(store.run("four"), tmp_path).files] == ["eval", "train"]
+
+
+def test_a_folder_is_listed_once_however_many_dumps_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[Any] = []
+    for number in range(300):
+        saved(tmp_path / f"retrieval_{number}.pt", {"rollout_id": number, "samples": []})
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or listdir(path))
+    files = find_dumps(tmp_path)
+    with SampleStore.open(":memory:") as store:
+        for file in files[:5]:
+            assert import_any(store.run("run"), file)[0].rollout_id is not None
+    assert len(files) == 300 and listed.count(tmp_path) == 1
+
+
+def test_a_number_beside_may_have_a_digit_before_it(tmp_path: Path) -> None:
+    (tmp_path / "317_step_12.pt").touch()
+    neighbours = Neighbours()
+    path = tmp_path / "3eval_9_step_12.pt"
+    assert neighbours.has(path, "3", "_step_12.pt") and neighbours.has(path, "", "_step_12.pt")
+    assert not neighbours.has(path, "317", "_step_12.pt")

@@ -150,6 +150,10 @@ OBJECT_DTYPE = called("numpy", "dtype", text("O8"), b"\x89", b"\x88")
 OBJECT_STATE = MARK + b"K\x03" + text("|") + b"NNN" + b"J\xff\xff\xff\xff" * 2 + b"K?tb"
 
 
+LONG_INTEGER = b"\x8b\x00\x00\x04\x00" + b"\x7f" * (1 << 18)
+MANY = MARK + b"K\x01" * 65 + b"t"
+
+
 def array_of(dtype: bytes, content: bytes, shape: bytes = b"K\x01\x85") -> bytes:
     shell = called("numpy._core.multiarray", "_reconstruct", named("numpy", "ndarray"), b"K\x00\x85", b"C\x01b")
     return shell + MARK + b"K\x01" + shape + dtype + b"\x89" + content + b"tb"
@@ -201,9 +205,15 @@ FORGED: dict[str, bytes] = {
     + MARK
     + text("../../../etc/passwd")
     + b"\x88tR",
-    "a fraction of long integers": called(
-        "fractions", "Fraction", *[b"\x8b\x00\x00\x04\x00" + b"\x7f" * (1 << 18)] * 2
+    "a fraction of long integers": called("fractions", "Fraction", LONG_INTEGER, LONG_INTEGER),
+    "a range of long integers": called("__builtin__", "xrange", b"K\x00", LONG_INTEGER, b"K\x03"),
+    "a duration of long integers": called("datetime", "timedelta", b"K\x00", b"K\x00", LONG_INTEGER),
+    "a tensor of 65 dimensions": TENSOR.replace(b"K\x02\x85", MANY).replace(b"K\x01\x85", MANY),
+    "a sparse tensor of 65 dimensions": called(
+        "torch._utils", "_rebuild_sparse_tensor", text("sparse_coo"), MARK + TENSOR + TENSOR + MANY + b"t"
     ),
+    "a torch.Size of 65 dimensions": called("torch", "Size", MANY),
+    "an array of 65 dimensions": array_of(PLAIN_DTYPE + OBJECT_STATE, b"C\x01A", MANY),
     "a number with an exponent": called("fractions", "Fraction", text("1e999999999")),
     "raw bytes as objects": array_of(fields_of_objects(), b"C\x08" + b"\x41" * 8),
     "objects from bytes": array_of(OBJECT_DTYPE + OBJECT_STATE, b"C\x08" + b"\x41" * 8),

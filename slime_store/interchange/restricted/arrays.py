@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from slime_store.codecs.arrays import is_too_empty
-from slime_store.interchange.restricted.rules import Rule, refuse, require, sizes
+from slime_store.interchange.restricted.rules import Rule, dimensions, integer, refuse, require, sizes
 
 _CODE = re.compile(r"[biufc](?:1|2|4|8|16|32)|[SUV]\d{1,12}|[Mm]8|O8?")
 _ORDERS = ("<", ">", "|", "=")
@@ -46,7 +46,7 @@ def _dtype(code: _Code, state: Any) -> np.dtype[Any]:
     text = "O" if code.text[0] == "O" else code.text
     if subarray is not None:
         base, shape = subarray
-        return np.dtype((_plain_dtype(base), sizes((shape,) if type(shape) is int else shape, "a dtype's shape")))
+        return np.dtype((_plain_dtype(base), dimensions((shape,) if type(shape) is int else shape, "a dtype's shape")))
     if field_names is not None:
         return _structured(field_names, fields, state)
     if text[0] in "Mm":
@@ -65,7 +65,7 @@ def _structured(field_names: Any, fields: Any, state: tuple[Any, ...]) -> np.dty
         "names": list(field_names),
         "formats": [_plain_dtype(each[0]) for each in described],
         "offsets": list(sizes([each[1] for each in described], "field offsets")),
-        "itemsize": require(state[5], int, "an item size"),
+        "itemsize": integer(state[5], "an item size"),
     }
     if any(len(each) == 3 for each in described):
         spec["titles"] = [require(each[2], str, "a title") if len(each) == 3 else None for each in described]
@@ -103,7 +103,7 @@ def _shell(kind: Any, _shape: Any, _code: Any) -> _Shell:
 
 def _array(_made: _Shell, state: Any) -> np.ndarray[Any, Any]:
     _version, shape, dtype, is_fortran, content = require(state, tuple, "an array's state")
-    made = _from_parts(dtype, sizes(shape, "an array's shape"), "F" if is_fortran else "C", content)
+    made = _from_parts(dtype, dimensions(shape, "an array's shape"), "F" if is_fortran else "C", content)
     if made.dtype.isnative or made.dtype.fields is not None:
         return made
     native: np.ndarray[Any, Any] = made.astype(made.dtype.newbyteorder("="))  # as numpy does it here, and only here
@@ -113,7 +113,7 @@ def _array(_made: _Shell, state: Any) -> np.ndarray[Any, Any]:
 def _from_buffer(content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray[Any, Any]:
     if order not in ("C", "F"):
         refuse("an array in another order")
-    return _from_parts(dtype, sizes(shape, "an array's shape"), order, content)
+    return _from_parts(dtype, dimensions(shape, "an array's shape"), order, content)
 
 
 def _from_parts(dtype: Any, shape: tuple[int, ...], order: Any, content: Any) -> np.ndarray[Any, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from slime_store.interchange.restricted.rules import Rule, names, refuse, require, sizes
+from slime_store.interchange.restricted.rules import Rule, integer, names, refuse, require, sizes
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -100,7 +100,9 @@ def _rational_state(_value: Any, state: Any) -> Any:
         refuse("a rational number of another form")
     if type(state[1]) not in (int, float):
         refuse("a rational number of another form")
-    return IFDRational(state[1], require(state[2], int, "a denominator"))
+    if type(state[1]) is int:
+        integer(state[1], "a numerator")
+    return IFDRational(state[1], integer(state[2], "a denominator"))
 
 
 def _text(text: Any) -> str:

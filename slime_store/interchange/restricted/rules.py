@@ -11,6 +11,11 @@ from slime_store.interchange.saying import cut
 
 T = TypeVar("T")
 
+MAX_DIMENSIONS = 64
+"""Of numpy's arrays and torch's tensors. The product of many large sizes takes quadratic time."""
+_MAX_INTEGER_BITS = 1 << 14
+"""Of an integer that is computed with: dividing long ones takes quadratic time."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -47,6 +52,20 @@ def sizes(value: Any, what: str) -> tuple[int, ...]:
     if not isinstance(value, (tuple, list)) or not all(type(n) is int and 0 <= n < 2**63 for n in value):
         refuse(f"{what} that is no tuple of sizes")
     return tuple(value)
+
+
+def dimensions(value: Any, what: str) -> tuple[int, ...]:
+    """Return the sizes or the strides of an array; BadPickle if there are more than arrays have."""
+    if isinstance(value, (tuple, list)) and len(value) > MAX_DIMENSIONS:
+        refuse(f"{what} of {len(value)} dimensions")
+    return sizes(value, what)
+
+
+def integer(value: Any, what: str) -> int:
+    """Return an integer that is short enough to be computed with; BadPickle otherwise."""
+    if require(value, int, what).bit_length() > _MAX_INTEGER_BITS:
+        refuse(f"{what} of integers that are too long")
+    return int(value)
 
 
 def names(value: Any, what: str) -> dict[str, Any]:

@@ -14,12 +14,10 @@ import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any
 
-from slime_store.interchange.restricted.rules import Rule, names, refuse, require
+from slime_store.interchange.restricted.rules import Rule, integer, names, refuse, require
 
 _FACTORIES = (list, dict, set, tuple, int, float, str, bool, bytes, complex, frozenset)
 _PURE_PATHS = (pathlib.PurePosixPath, pathlib.PureWindowsPath)
-_MAX_FRACTION_BITS = 1 << 14
-"""Of the parts of a Fraction, whose greatest common divisor takes quadratic time."""
 _ARRAY_TYPES = "bBhHiIlLqQfd"
 _ARRAY_FORMATS = {  # the machine formats of array's own pickling, little-endian ones
     **dict(zip((0, 1, 2, 4, 6, 8, 10), "BbHhIiQ", strict=True)),
@@ -52,7 +50,7 @@ def _complex(real: Any, imaginary: Any) -> complex:
 
 
 def _range(*args: Any) -> range:
-    return range(*[require(each, int, "a range") for each in args])
+    return range(*[integer(each, "a range") for each in args])
 
 
 def _defaultdict(factory: Any = None) -> defaultdict[Any, Any]:
@@ -79,7 +77,7 @@ def _extended(value: Any, items: list[Any]) -> Any:
 
 
 def _numbers(*args: Any) -> tuple[int, ...]:
-    return tuple(require(each, int, "a time") for each in args)
+    return tuple(integer(each, "a time") for each in args)
 
 
 def _moment(kind: Any) -> Any:
@@ -109,14 +107,12 @@ def _fraction(*parts: Any) -> fractions.Fraction:
     if len(parts) == 1:
         text = require(parts[0], str, "a Fraction")
         parts = tuple(int(part) for part in (text if "/" in text else f"{text}/1").split("/"))
-    numerator, denominator = (require(part, int, "a Fraction") for part in parts)
-    if max(numerator.bit_length(), denominator.bit_length()) > _MAX_FRACTION_BITS:
-        refuse("a Fraction of integers that are too long")
+    numerator, denominator = (integer(part, "a Fraction") for part in parts)
     return fractions.Fraction(numerator, denominator)
 
 
 def _uuid(_value: Any, state: Any) -> uuid.UUID:
-    return uuid.UUID(int=require(names(state, "a UUID")["int"], int, "a UUID"))
+    return uuid.UUID(int=integer(names(state, "a UUID")["int"], "a UUID"))
 
 
 def _path(kind: str) -> Any:

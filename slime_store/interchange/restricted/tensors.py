@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from slime_store.codecs.tensors import SPARSE_LAYOUTS, parts_to_sparse
 from slime_store.interchange.restricted.archive import TorchArchive
-from slime_store.interchange.restricted.rules import Rule, refuse, require, sizes
+from slime_store.interchange.restricted.rules import Rule, dimensions, integer, refuse, require, sizes
 
 if TYPE_CHECKING:
     import torch
@@ -105,7 +105,7 @@ def _tensor_of_dtype(
 def _view(elements: torch.Tensor, offset: Any, size: Any, stride: Any, metadata: Any = None) -> torch.Tensor:
     import torch
 
-    shape, steps = sizes(size, "a tensor's size"), sizes(stride, "a tensor's stride")
+    shape, steps = dimensions(size, "a tensor's size"), dimensions(stride, "a tensor's stride")
     (start,) = sizes((offset,), "a tensor's offset")
     if len(shape) != len(steps):
         refuse("a tensor with more sizes than strides")
@@ -151,19 +151,20 @@ def _sparse(layout: Any, data: Any) -> Any:
     else:
         compressed, plain, values, shape = parts
         described = {"compressed_indices": compressed, "plain_indices": plain, "values": values, "shape": shape}
+    described["shape"] = dimensions(described["shape"], "a sparse tensor's shape")
     return parts_to_sparse({"layout": require(layout, str, "a layout"), **described})
 
 
 def _size(shape: Any) -> torch.Size:
     import torch
 
-    return torch.Size(sizes(shape, "a torch.Size"))
+    return torch.Size(dimensions(shape, "a torch.Size"))
 
 
 def _device(*args: Any) -> torch.device:
     import torch
 
-    return torch.device(require(args[0], str, "a device"), *[require(each, int, "a device") for each in args[1:]])
+    return torch.device(require(args[0], str, "a device"), *[integer(each, "a device") for each in args[1:]])
 
 
 def rule_for(name: str) -> Rule | None:
