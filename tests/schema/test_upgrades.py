@@ -27,7 +27,8 @@ def upgrade():
 {body}
 """
 REBUILD_RUNS = """
-    with op.batch_alter_table("runs", recreate="always" if op.get_bind().dialect.name == "sqlite" else "auto") as batch:
+    recreate = "always" if op.get_bind().dialect.name == "sqlite" else "auto"
+    with op.batch_alter_table("runs", recreate=recreate, table_kwargs={"sqlite_autoincrement": True}) as batch:
         batch.add_column(sa.Column("note", sa.Text()))
 """
 FAIL_HALFWAY = """
