@@ -18,8 +18,8 @@ _BUSY: Any = object()
 _TEXTS = frozenset({str, bytes, bytearray})
 _MAX_GROWTH = 100
 """Values that a byte of the file may stand for, all told, each eight bytes of a text's document, a long integer, an
-array or an image counting as one: sharing, copies of what is shared, and tensors that repeat their elements, can make of a kilobyte
-more than any store holds."""
+array or an image counting as one: sharing, copies of what is shared, and tensors that repeat their elements, can make
+of a kilobyte more than any store holds."""
 _MAX_COPIED = 100
 """Bytes of memory that a byte of the file may be copied into: a set takes 32 for a number that takes two there."""
 _ONE_BYTE_MODES = frozenset({"1", "L", "P"})
