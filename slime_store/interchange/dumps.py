@@ -32,9 +32,9 @@ from slime_store.types.duck import is_sample
 
 _FREE_ELEMENTS = 8_000
 _ELEMENT_BYTES = 20
-"""Bytes of a file for each sample, or list of them, beyond these: one takes some 2,000 bytes of memory to record, whatever
-is in it, and a file may take a hundred for each of its own. Samples that frameworks write take 75 at the very least,
-by the references to the names of their attributes."""
+"""Bytes of a file for each sample, or list of them, beyond these: one takes some 2,000 bytes of memory to record,
+whatever is in it, and a file may take a hundred for each of its own. Samples that frameworks write take 75 at the very
+least, by the references to the names of their attributes."""
 _KNOWN_KEYS = ("rollout_id", "samples", "metrics", "datasets")
 
 

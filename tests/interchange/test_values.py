@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from slime_store.interchange.values import plain
+from slime_store.interchange.values import as_array, plain
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,37 @@ from slime_store.interchange.values import plain
 )
 def test_moments_of_numpy_are_texts_whatever_their_unit(value: Any, expected: Any) -> None:
     assert plain(value) == expected
+
+
+HALVES = torch.tensor([1 + 2j, 0j]).to(torch.complex32)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [HALVES, HALVES.to_sparse(), HALVES.conj().conj(), HALVES[:1].conj()],
+    ids=["dense", "sparse", "plain", "conj"],
+)
+def test_complex_numbers_of_half_precision_are_widened_exactly(tensor: torch.Tensor) -> None:
+    array = as_array(tensor)
+    assert array.dtype == np.complex64 and array.tolist() == [1 + 2j, 0j] or array.tolist() == [1 - 2j]
+    assert plain(tensor)[0] in ("(1+2j)", "(1-2j)")
+
+
+DTYPES = sorted({str(each) for each in vars(torch).values() if isinstance(each, torch.dtype)})
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layout", ["dense", "sparse", "rows"])
+@pytest.mark.parametrize("name", DTYPES)
+def test_a_tensor_of_any_type_has_rows(name: str, layout: str) -> None:
+    dtype = getattr(torch, name.removeprefix("torch."))
+    try:
+        tensor = torch.empty(2, 2, dtype=dtype) if layout == "dense" else torch.zeros(2, 2, dtype=dtype)
+        tensor = {"dense": tensor.clone, "sparse": tensor.to_sparse, "rows": tensor.to_sparse_csr}[layout]()
+    except (RuntimeError, NotImplementedError, TypeError):
+        tensor = torch.empty(2, 2, dtype=dtype)
+    assert isinstance(plain(tensor), (list, str))
+
+
+def test_a_tensor_without_values_is_said() -> None:
+    assert isinstance(plain(torch.empty(2, device="meta")), str)
