@@ -52,14 +52,17 @@ class BlobDirectory:
         real = Path(os.path.realpath(database))  # as SQLite does for its log: one store, whatever links lead to it
         return cls(real.with_name(real.name + "-blobs"), real, number)
 
-    def mark(self) -> None:
+    def mark(self, shown: Path | None = None) -> None:
         """Note in the directory that this store uses it.
+
+        Args:
+            shown: what to call the database there, for people, if it will have another name.
 
         Raises:
             OSError: that cannot be written.
         """
         if self._owners is not None:
-            self._owners.add()
+            self._owners.add(shown)
 
     def unmark(self, root: Path) -> None:
         """Note in a directory, which need not be this one, that this store does not use it."""
@@ -215,6 +218,15 @@ class BlobDirectory:
             name = f"{path.parent.name}/{path.name}"
             if _NAME.fullmatch(name):
                 yield name
+
+    def is_removable(self, name: str) -> bool:
+        """Return whether what has a name is no directory: a record makes none, so what is in it is somebody's."""
+        try:
+            path = self._path(name)
+            with _directory(path.parent) as parent:
+                return not stat.S_ISDIR(os.stat(path.name, dir_fd=parent, follow_symlinks=False).st_mode)
+        except OSError:  # gone meanwhile, or found out when it is tried
+            return True
 
     def temporary(self) -> Iterator[Path]:
         """Yield the files that are not whole, or are left of a process that was killed.

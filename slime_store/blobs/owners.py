@@ -27,6 +27,7 @@ from slime_store.blobs.syncing import TEMPORARY, write_whole
 
 _PREFIX = ".slime_store-of-"
 _MARK = re.compile(rf"{re.escape(_PREFIX)}[0-9]+(--?[0-9]+)?")
+_MOST_SHOWN = 5
 _MAX_BYTES = 8192
 """More than the longest path and a number."""
 
@@ -55,8 +56,11 @@ class Owners:
             return f"{self._root} cannot be listed: {error.strerror}"
         if not valid:
             return None
+        shown = ", ".join(valid[:_MOST_SHOWN])
+        if len(valid) > _MOST_SHOWN:
+            shown += f" and {len(valid) - _MOST_SHOWN} more"
         return (
-            f"{self._root} has marks of other stores: {', '.join(valid)}. Give each store a directory of its own, or "
+            f"{self._root} has marks of other stores: {shown}. Give each store a directory of its own, or "
             "remove the mark of a store that is gone"
         )
 
@@ -71,8 +75,11 @@ class Owners:
             )
         return None
 
-    def add(self) -> None:
+    def add(self, shown: Path | None = None) -> None:
         """Leave this store's mark, durably, where it is not there; one without its number, and those copied along, go.
+
+        Args:
+            shown: what it calls the database, for people; default: by the name that it has now.
 
         Raises:
             OSError: it cannot be written.
@@ -82,8 +89,8 @@ class Owners:
         path = self._root / name
         if not name or _read(path).directory == directory:
             return
-        text = f"{directory}\n".encode() + os.fsencode(self._database) + b"\n"
-        write_whole(path, text, self._root / f"{name}.{uuid.uuid4().hex}{TEMPORARY}")
+        text = f"{directory}\n".encode() + os.fsencode(shown or self._database) + b"\n"
+        write_whole(path, text, self._root / f"{name}.{uuid.uuid4().hex}{TEMPORARY}", is_shared=True)
         for other in (*earlier, *(other for other, mark in self._others().items() if not mark.counts)):
             with contextlib.suppress(OSError):
                 (self._root / other).unlink()

@@ -12,8 +12,12 @@ TEMPORARY = ".tmp"
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS, whose fsync leaves data in the drive's memory
 
 
-def write_whole(path: Path, data: bytes, temporary: Path) -> None:
-    """Write a file durably: it has its name when all of it is on disk, and another one until then."""
+def write_whole(path: Path, data: bytes, temporary: Path, *, is_shared: bool = False) -> None:
+    """Write a file durably: it has its name when all of it is on disk, and another one until then.
+
+    Where that fails nothing is left of it, but where ``is_shared``: others write a file of this name and content too,
+    and one that is there may be theirs.
+    """
     try:
         with open(temporary, "xb") as file:
             file.write(data)
@@ -22,7 +26,7 @@ def write_whole(path: Path, data: bytes, temporary: Path) -> None:
         os.rename(temporary, path)
         sync_directory(path.parent)
     except BaseException:
-        for left_over in (temporary, path):
+        for left_over in (temporary,) if is_shared else (temporary, path):
             with contextlib.suppress(OSError):
                 left_over.unlink(missing_ok=True)
         raise

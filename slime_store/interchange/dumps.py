@@ -30,6 +30,11 @@ from slime_store.interchange.saying import shown
 from slime_store.types import RolloutFnEvalOutput, RolloutFnTrainOutput, Sample, iter_leaf_samples
 from slime_store.types.duck import is_sample
 
+_FREE_ELEMENTS = 8_000
+_ELEMENT_BYTES = 20
+"""Bytes of a file for each sample, or list of them, beyond these: one takes some 2,000 bytes of memory to record,
+whatever is in it, and a file may take a hundred for each of its own. Samples that frameworks write take 75 at the very
+least, by the references to the names of their attributes."""
 _KNOWN_KEYS = ("rollout_id", "samples", "metrics", "datasets")
 
 
@@ -90,7 +95,7 @@ def read_dump(
         )
     name = name_of(archive.path, rollout_id, neighbours)
     try:
-        dump = _Reader(archive.path, kind or _kind_of(content, name), strict).read(rollout_id, content)
+        dump = _Reader(archive, kind or _kind_of(content, name), strict).read(rollout_id, content)
         return dump if kind is not None else replace(dump, notes=(*dump.notes, *_doubts(name, dump)))
     except RecursionError:
         raise InvalidDumpError(archive.path, "its samples are in lists that nest too deeply") from None
@@ -114,8 +119,9 @@ def _doubts(name: DumpName, dump: Dump) -> Iterator[str]:
 
 
 class _Reader:
-    def __init__(self, path: str, kind: Kind, strict: bool) -> None:
-        self._path, self._kind, self._strict = path, kind, strict
+    def __init__(self, archive: TorchArchive, kind: Kind, strict: bool) -> None:
+        self._path, self._kind, self._strict = archive.path, kind, strict
+        self._elements_left = _FREE_ELEMENTS + archive.size_bytes // _ELEMENT_BYTES
         self._notes: list[str] = []
         self._count = 0
 
@@ -137,6 +143,9 @@ class _Reader:
         return Dump(self._kind, rollout_id, output, nesting, extras, tuple(self._notes))
 
     def _element(self, value: Any) -> Any:
+        self._elements_left -= 1
+        if self._elements_left < 0:
+            raise InvalidDumpError(self._path, "it holds more samples than a file of its size can mean to hold")
         if isinstance(value, (list, tuple)):
             return [self._element(each) for each in value]
         self._count += 1

@@ -102,7 +102,7 @@ def _other(value: Any) -> Any:
         try:
             return plain(_listed(as_array(value)))
         except ValueError:
-            return str(value)
+            return _said(value)
     image = sys.modules.get("PIL.Image")
     if image is not None and isinstance(value, image.Image):
         return {"$image": {"mode": value.mode, "size": list(value.size)}}
@@ -113,7 +113,7 @@ def _said(value: Any) -> str:
     """Return the text of a value, or its type where it has none: a fraction of thousands of digits."""
     try:
         return str(value)
-    except (ValueError, RecursionError):
+    except (TypeError, ValueError, RuntimeError):  # also RecursionError, NotImplementedError
         return f"<{type(value).__name__}>"
 
 
@@ -123,22 +123,27 @@ def _listed(array: np.ndarray[Any, Any]) -> Any:
 
 
 def as_array(tensor: Any) -> Any:
-    """Return a tensor's values as a NumPy array; types that NumPy lacks become float32.
+    """Return a tensor's values as a NumPy array; types that NumPy lacks become float32, or complex64.
 
     Raises:
-        ValueError: a sparse tensor is far larger than what it holds.
+        ValueError: a sparse tensor is far larger than what it holds, or no values can be had of a tensor.
     """
     import torch
 
-    dense = tensor.detach().cpu()
-    if dense.layout is not torch.strided:
-        n_held = (dense._values() if dense.layout is torch.sparse_coo else dense.values()).numel()
-        if dense.numel() > max(_MOST_COUNTED, 100 * n_held):
-            raise ValueError(f"a sparse tensor of {dense.numel()} elements holds {n_held}")
-    dense = dense.to_dense() if dense.layout is not torch.strided else dense
-    if dense.is_floating_point() and dense.dtype not in (torch.float16, torch.float32, torch.float64):
-        dense = dense.float()
-    return dense.resolve_conj().resolve_neg().numpy()
+    try:
+        dense = tensor.detach().cpu()
+        if dense.layout is not torch.strided:
+            n_held = (dense._values() if dense.layout is torch.sparse_coo else dense.values()).numel()
+            if dense.numel() > max(_MOST_COUNTED, 100 * n_held):
+                raise ValueError(f"a sparse tensor of {dense.numel()} elements holds {n_held}")
+        if dense.dtype is torch.complex32:
+            dense = dense.to(torch.complex64)
+        elif dense.is_floating_point() and dense.dtype not in (torch.float16, torch.float32, torch.float64):
+            dense = dense.float()
+        dense = dense.to_dense() if dense.layout is not torch.strided else dense
+        return dense.resolve_conj().resolve_neg().numpy()
+    except (TypeError, RuntimeError) as error:  # also NotImplementedError: packed, quantized, without values
+        raise ValueError(f"a tensor of {tensor.dtype} has no values that NumPy could hold") from error
 
 
 def _is_encodable(text: str) -> bool:

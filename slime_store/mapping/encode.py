@@ -273,8 +273,9 @@ def as_eval(output: Any) -> tuple[Any, Any]:
 def _numbers(value: Any) -> dict[tuple[int, str], float | None]:
     """Return the numeric entries of a dict by (depth, key); of entries that share a key the first one counts."""
     entries: dict[tuple[int, str], float | None] = {}
-    if isinstance(value, dict):
-        for depth, key, number in rewards.numeric_entries(value):
+    inner = rewards.dict_of(value)
+    if inner is not None:
+        for depth, key, number in rewards.numeric_entries(inner):
             entries.setdefault((depth, key), number)
     return entries
 

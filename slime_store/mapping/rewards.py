@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections import UserDict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,13 @@ def numeric_value(value: Any) -> float | None:
     kind = type(value)
     if kind is float:
         return value  # type: ignore[no-any-return]
-    if kind is bool or kind is int or isinstance(value, (int, float, np.bool_, np.integer, np.floating)):
+    if kind is bool or kind is int or issubclass(kind, (int, float, np.bool_, np.integer, np.floating)):
         try:
             return float(value)
         except Exception:  # beyond the range of float, or a subclass's own code
             return None
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
+    if torch is not None and issubclass(kind, torch.Tensor):
         try:
             return float(value.detach()) if value.numel() == 1 and not value.is_complex() else None
         except (RuntimeError, NotImplementedError):  # a tensor without values of its own
@@ -46,16 +47,26 @@ def reward_columns(reward: Any) -> tuple[float | None, str]:
     """
     if reward is None:
         return None, "none"
+    kind = type(reward)  # not its __class__, which may say anything
     number = numeric_value(reward)
     if number is not None:
         if math.isnan(number):
             return None, "nan"
-        if isinstance(reward, (bool, np.bool_)):
+        if issubclass(kind, (bool, np.bool_)):
             return number, "bool"
-        return number, "int" if isinstance(reward, (int, np.integer)) else "float"
-    if isinstance(reward, str):
+        return number, "int" if issubclass(kind, (int, np.integer)) else "float"
+    if issubclass(kind, str):
         return None, "str"
-    return None, "dict" if isinstance(reward, dict) else "other"
+    return None, "dict" if dict_of(reward) is not None else "other"
+
+
+def dict_of(value: Any) -> Mapping[Any, Any] | None:
+    """Return what is loaded as a dict: a dict, or what a ``UserDict`` holds; None for anything else."""
+    for _ in range(_MAX_KEY_DEPTH):  # one may hold itself
+        if not issubclass(type(value), UserDict):
+            break
+        value = vars(value).get("data")
+    return value if issubclass(type(value), dict) else None
 
 
 def is_exact_in_columns(reward: Any) -> bool:
@@ -85,7 +96,7 @@ def entry_key(path: tuple[str, ...]) -> str:
     return indexable(clean[0] if len(clean) == 1 else json.dumps(clean, ensure_ascii=False, separators=(",", ":")))
 
 
-def numeric_entries(reward: dict[Any, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[int, str, float | None]]:
+def numeric_entries(reward: Mapping[Any, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[int, str, float | None]]:
     """Yield (depth, key, value) of each numeric entry of a dict reward; None stands for NaN.
 
     At depth 1 the key is the dict's own; deeper, it is the JSON list of keys on the way, so that the key
@@ -98,9 +109,10 @@ def numeric_entries(reward: dict[Any, Any], path: tuple[str, ...] = ()) -> Itera
         if type(key) is not str:
             continue
         here = (*path, key)
-        if isinstance(value, dict):
+        inner = dict_of(value)
+        if inner is not None:
             if len(here) < _MAX_KEY_DEPTH:
-                yield from numeric_entries(value, here)
+                yield from numeric_entries(inner, here)
             continue
         number = numeric_value(value)
         if number is not None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select, text, update
 
 from slime_store.blobs import Payload, PayloadWriter
-from slime_store.database import chunked, insert_rows
+from slime_store.database import chunked, engine_config, insert_rows, translated
 from slime_store.mapping.encoded import EncodedPrompt
 from slime_store.models import (
     AdoptionRow,
@@ -83,6 +84,10 @@ class CopyRepository:
         self.connection = connection
         self.blobs = blobs
 
+    def _own_errors(self) -> AbstractContextManager[None]:
+        """Give errors in the body the name of this side: one is read inside a transaction of the other."""
+        return translated(engine_config(self.connection.engine))
+
     def rollouts(self) -> dict[int, tuple[Any, ...]]:
         """Return IDENTITY of every rollout, by key."""
         query = select(*[_ROLLOUTS.c[name] for name in IDENTITY]).order_by(_ROLLOUTS.c.id)
@@ -110,7 +115,8 @@ class CopyRepository:
     def identity(self, pk: int) -> tuple[Any, ...] | None:
         """Return IDENTITY of one rollout, or None."""
         query = select(*[_ROLLOUTS.c[name] for name in IDENTITY]).where(_ROLLOUTS.c.id == pk)
-        row = self.connection.execute(query).one_or_none()
+        with self._own_errors():
+            row = self.connection.execute(query).one_or_none()
         return None if row is None else tuple(row)
 
     def rows(self, table: Table) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -147,7 +153,8 @@ class CopyRepository:
 
     def add_rollout(self, source: CopyRepository, pk: int, writer: PayloadWriter) -> None:
         """Copy a rollout with everything that belongs to it."""
-        row = source.connection.execute(select(_ROLLOUTS).where(_ROLLOUTS.c.id == pk)).mappings().one()
+        with source._own_errors():
+            row = source.connection.execute(select(_ROLLOUTS).where(_ROLLOUTS.c.id == pk)).mappings().one()
         self.connection.execute(insert(_ROLLOUTS).values(**row))
         self.advance(_ROLLOUTS)
         prompts = self._add_prompts(source, pk)
@@ -164,7 +171,8 @@ class CopyRepository:
         """Yield the rows that a rollout has in a table."""
         size = _WIDE if table.name in _WIDE_TABLES else _NARROW
         query = select(table).where(table.c.rollout_pk == pk).execution_options(yield_per=size)
-        yield from self.connection.execute(query)
+        with self._own_errors():
+            yield from self.connection.execute(query)
 
     def _changes(
         self,
@@ -192,11 +200,8 @@ class CopyRepository:
         return lambda row: row
 
     def _add_prompts(self, source: CopyRepository, pk: int) -> dict[int, int]:
-        wanted = select(SampleRow.prompt_pk).where(SampleRow.rollout_pk == pk, SampleRow.prompt_pk.is_not(None))
-        query = select(PromptRow.__table__).where(PromptRow.id.in_(wanted.distinct()))
         keys: dict[int, int] = {}
-        rows = source.connection.execute(query.execution_options(yield_per=_WIDE))
-        for batch in _batches(rows, _WIDE):
+        for batch in _batches(source.prompts(pk), _WIDE):
             prompts = {bytes(row.digest): EncodedPrompt(bytes(row.digest), row.text, row.document) for row in batch}
             found = PromptRepository(self.connection).ensure(prompts)
             keys |= {row.id: found[bytes(row.digest)] for row in batch}
@@ -214,6 +219,13 @@ class CopyRepository:
                 keys[blob_pk] = known[digest][0]
         return keys
 
+    def prompts(self, pk: int) -> Iterator[Any]:
+        """Yield the rows of the prompts that a rollout refers to."""
+        wanted = select(SampleRow.prompt_pk).where(SampleRow.rollout_pk == pk, SampleRow.prompt_pk.is_not(None))
+        query = select(PromptRow.__table__).where(PromptRow.id.in_(wanted.distinct()))
+        with self._own_errors():
+            yield from self.connection.execute(query.execution_options(yield_per=_WIDE))
+
     def shared_blobs(self, pk: int) -> list[tuple[int, str]]:
         """Return (key, digest) of the shared contents that a rollout refers to."""
         query = (
@@ -221,12 +233,14 @@ class CopyRepository:
             .join(BlobReferenceRow, BlobReferenceRow.blob_pk == BlobRow.id)
             .where(BlobReferenceRow.rollout_pk == pk, BlobRow.digest.is_not(None))
         )
-        return [(row[0], str(row[1])) for row in self.connection.execute(query)]
+        with self._own_errors():
+            return [(row[0], str(row[1])) for row in self.connection.execute(query)]
 
     def payload(self, blob_pk: int, writer: PayloadWriter) -> Payload:
         """Return a blob's stored bytes, put where the other side keeps payloads of this size."""
-        codec, dtype, data = self.blobs.read(blob_pk)
-        raw = self.connection.execute(select(BlobRow.n_raw_bytes).where(BlobRow.id == blob_pk)).scalar_one()
+        with self._own_errors():
+            codec, dtype, data = self.blobs.read(blob_pk)
+            raw = self.connection.execute(select(BlobRow.n_raw_bytes).where(BlobRow.id == blob_pk)).scalar_one()
         return writer.keep(codec, dtype, raw, data)
 
     def fingerprint(self, pk: int) -> int:
@@ -263,9 +277,9 @@ class CopyRepository:
 
     def size(self, pk: int) -> tuple[int, int]:
         """Return the numbers of samples and bytes of a rollout."""
-        row = self.connection.execute(
-            select(RolloutRow.n_samples, RolloutRow.n_bytes).where(_ROLLOUTS.c.id == pk)
-        ).one()
+        query = select(RolloutRow.n_samples, RolloutRow.n_bytes).where(_ROLLOUTS.c.id == pk)
+        with self._own_errors():
+            row = self.connection.execute(query).one()
         return row[0], row[1]
 
     def count(self, table: Table) -> int:

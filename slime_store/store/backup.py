@@ -85,7 +85,7 @@ def _publish(path: str | os.PathLike[str], fill: Callable[[Path], tuple[str, ...
             names = list(drafts.names())
             file_bytes = drafts.totals()[1]
             if names:
-                drafts.mark()  # the file keeps its inode under the other name
+                drafts.mark(target)  # the file keeps its inode under the other name
                 os.rename(drafts.root, directory.root)
             try:
                 publish(draft, target)

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Table
 
 from slime_store.blobs import PayloadWriter
 from slime_store.config import StoreConfig
+from slime_store.database import translated
 from slime_store.errors import CopyError
 from slime_store.models import RunRow
 from slime_store.repositories.copying import OF_RUNS, CopyRepository
@@ -81,15 +82,16 @@ def copy_snapshot(source: StoreHandle, path: Path) -> tuple[str, ...]:
     target = StoreHandle(StoreConfig.parse(path))
     try:
         with source.reading() as connection:
-            _Copy(source, target, lambda: _same(connection), None).run()
+            _Copy(source, target, lambda: _same(connection, source.config), None).run()
     finally:
         target.close()
     return ()
 
 
 @contextmanager
-def _same(connection: Connection) -> Iterator[Connection]:
-    yield connection
+def _same(connection: Connection, config: StoreConfig) -> Iterator[Connection]:
+    with translated(config):
+        yield connection
 
 
 def _same_file(one: StoreConfig, other: StoreConfig) -> bool:

@@ -22,11 +22,12 @@ import pytest
 import torch
 from PIL import Image
 
+from slime_store import Sample
 from slime_store.errors import InvalidDumpError, UntrustedPickleError
 from slime_store.interchange import import_path, load_pt, read_dump
 from slime_store.testing import assert_same, make_train_output
 from slime_store.testing.contract.opening import run_of
-from tests.interchange.archives import dump_of, pickle_in, records_in, saved, write_archive
+from tests.interchange.archives import dump_of, dumps, pickle_in, records_in, saved, write_archive
 from tests.services.commands import invoke
 
 
@@ -500,3 +501,31 @@ def test_a_dtype_that_repeats_what_has_no_bytes_is_refused(tmp_path: Path, text:
     file = write_archive(tmp_path / "1.pt", pickle.dumps({"samples": [whole]}, 2), {})
     with pytest.raises(InvalidDumpError, match="without bytes"):
         load_pt(file)
+
+
+@pytest.mark.parametrize("character", ["\0", "\ud800", "\U0001f600", "\x1f"], ids=["nul", "lone", "astral", "control"])
+def test_i1_a_text_counts_by_what_it_takes_when_it_is_written(character: str, tmp_path: Path) -> None:
+    def shared(one: str) -> Path:
+        raw = (one * 20_000).encode("utf-8", "surrogatepass")
+        data = b"}" + text("samples") + b"](X" + struct.pack("<I", len(raw)) + raw + b"q\x01" + b"h\x01" * 500 + b"es"
+        return write_archive(tmp_path / "1.pt", PROTO + data + STOP)
+
+    assert len(load_pt(shared("x"))["samples"]) == 501
+    with pytest.raises(InvalidDumpError, match="more values than a file of its size"):
+        load_pt(shared(character))
+
+
+@pytest.mark.parametrize("how", ["flat", "nested", "lists"])
+def test_i1_a_small_file_does_not_make_very_many_samples(how: str, tmp_path: Path) -> None:
+    one = {"flat": b"}", "nested": b"](" + b"}" * 20 + b"e", "lists": b"]"}[how]
+    data = kept(one, 1) + b"}" + text("samples") + b"](" + b"h\x01" * 20_000 + b"es"
+    with pytest.raises(InvalidDumpError, match="more samples than a file of its size"):
+        read_dump(write_archive(tmp_path / "1.pt", PROTO + data + STOP))
+
+
+def test_i1_samples_as_slime_writes_them_are_never_too_many(tmp_path: Path) -> None:
+    first = Sample().to_dict()
+    samples = [{**first, "status": "pending", "index": i} for i in range(9_000)]
+    file = write_archive(tmp_path / "1.pt", dumps({"rollout_id": 1, "samples": samples}))
+    assert len(read_dump(file).output.samples) == 9_000
+    assert file.stat().st_size > 3 * 20 * 9_000  # what the limit asks for, in lists of lists

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from slime_store import RolloutFnTrainOutput, SampleStore
+from slime_store.blobs import BlobDirectory, syncing
 from slime_store.schema import migrator
 from slime_store.testing import assert_same, make_sample
 from slime_store.testing.contract.opening import loaded_train, opened, run_of
@@ -391,6 +392,8 @@ def test_a_backup_has_a_mark_of_its_own(path: Path, tmp_path: Path) -> None:
     with opened(f"sqlite:///{path}") as store:
         store.backup(backup)
     assert marks(backup) == [mark_of(backup)] != marks(path) and number_of(backup) == number_of(path)
+    for each in (path, backup):
+        assert (blobs(each) / mark_of(each)).read_text() == f"{blobs(each).stat().st_ino}\n{each}\n"
     with opened(f"sqlite:///{backup}") as store:
         store.run(RUN).delete_rollout(0)
         assert len(files(backup)) == 2 and store.verify().problems == ()
@@ -485,3 +488,30 @@ def test_marks_are_written_whole_and_synced(path: Path, tmp_path: Path, monkeypa
         with pytest.raises(Exception, match="No space"):
             store.run(RUN).record_train(0, output(0))
         assert marks(other) == []
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "Ctrl-C"])
+@pytest.mark.parametrize("fails", ["sync_file", "sync_directory"])
+def test_a_process_that_fails_leaves_the_mark_that_another_one_has_left(
+    path: Path, monkeypatch: pytest.MonkeyPatch, fails: str, error: BaseException
+) -> None:
+    [mark], real = marks(path), getattr(syncing, fails)
+    text = (blobs(path) / mark).read_bytes()
+    (blobs(path) / mark).unlink()
+
+    def failing(_: object) -> None:
+        monkeypatch.setattr(syncing, fails, real)
+        BlobDirectory.beside(path, number_of(path)).mark()  # the other process is faster
+        raise error
+
+    monkeypatch.setattr(syncing, fails, failing)
+    with pytest.raises(type(error)):
+        BlobDirectory.beside(path, number_of(path)).mark()
+    assert marks(path) == [mark] and (blobs(path) / mark).read_bytes() == text
+
+
+def test_of_very_many_marks_a_few_are_shown(path: Path) -> None:
+    for number in range(1, 301):
+        (blobs(path) / f".slime_store-of-{number}").write_text(f"{blobs(path).stat().st_ino}\n/x\n")
+    others = BlobDirectory.beside(path, number_of(path)).others()
+    assert others is not None and others.count(".slime_store-of-") == 5 and "and 295 more" in others

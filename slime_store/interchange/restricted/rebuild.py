@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Collection, Mapping
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 from slime_store.interchange.restricted.graph import PERSISTENT, Door, Node
@@ -16,9 +17,9 @@ _PLAIN = frozenset({type(None), bool, int, float, str, bytes, bytearray})
 _BUSY: Any = object()
 _TEXTS = frozenset({str, bytes, bytearray})
 _MAX_GROWTH = 100
-"""Values that a byte of the file may stand for, all told, each eight bytes of a text, a long integer, an array or an
-image counting as one: sharing, copies of what is shared, and tensors that repeat their elements, can make of a kilobyte
-more than any store holds."""
+"""Values that a byte of the file may stand for, all told, each eight bytes of a text's document, a long integer, an
+array or an image counting as one: sharing, copies of what is shared, and tensors that repeat their elements, can make
+of a kilobyte more than any store holds."""
 _MAX_COPIED = 100
 """Bytes of memory that a byte of the file may be copied into: a set takes 32 for a number that takes two there."""
 _ONE_BYTE_MODES = frozenset({"1", "L", "P"})
@@ -184,7 +185,16 @@ def _weight(items: Collection[Any]) -> int:
     """Return what the texts among some items count."""
     if _TEXTS.isdisjoint(map(type, items)):
         return 0
-    return sum(len(each) for each in items if type(each) in _TEXTS) // 8
+    known = {id(each): each for each in items if type(each) in _TEXTS}  # one may be met a million times
+    if len(known) == len(items):
+        return sum(map(_text_bytes, known.values())) // 8
+    sizes = {key: _text_bytes(each) for key, each in known.items()}
+    return sum(sizes.get(id(each), 0) for each in items) // 8
+
+
+def _text_bytes(text: str | bytes | bytearray) -> int:
+    """Return how many bytes a text may have in a document, where a character may take up to twelve."""
+    return len(encode_basestring_ascii(text)) if type(text) is str else len(text)
 
 
 def _weight_with_integers(items: Collection[Any]) -> int:

@@ -42,7 +42,8 @@ def check_side_files(handle: StoreHandle, findings: Findings, grace_seconds: flo
     try:
         _check_unused(handle, directory, findings, grace_seconds, objection)
         for path in temporary_files(handle, grace_seconds):
-            _add_temporary(findings, path.name, objection)
+            is_directory = path.is_dir() and not path.is_symlink()
+            _add_temporary(findings, path.name, "it is a directory" if is_directory else objection)
     except OSError as error:
         what = f"{error.filename or directory.root} cannot be listed: {error.strerror}; what is in it was not compared"
         findings.add("directory_unreadable", what)
@@ -77,9 +78,10 @@ def _check_unused(
             if modified > old:
                 findings.counts["young_files"] += 1
                 continue
-            if objection is None:
+            reason = objection if directory.is_removable(name) else "it is a directory, not a file of this store"
+            if reason is None:
                 findings.unused_files.append(name)
-            findings.add("file_unused", _but(f"no row names side file {name}", objection), fixable=objection is None)
+            findings.add("file_unused", _but(f"no row names side file {name}", reason), fixable=reason is None)
 
 
 def _but(what: str, objection: str | None) -> str:

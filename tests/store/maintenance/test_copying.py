@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slime_store import Sample, SampleStore, copy_store
-from slime_store.errors import CopyError
+from slime_store.errors import ConnectionFailedError, CopyError
 from slime_store.repositories.copying import CopyRepository
 from slime_store.testing import assert_same, make_train_output
 from slime_store.testing.contract.opening import loaded_eval, loaded_train, opened
@@ -239,3 +239,26 @@ def test_h8_a_copy_whose_process_was_killed_goes_on(sqlite_url: str, target_url:
         found = copy.verify(fix=True, grace_seconds=-1)
         assert found.ok and {each.code for each in found.problems} <= {"file_unused"}  # what the killed ones left
         assert copy.verify(grace_seconds=-1).problems == ()
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("reads", ["identity", "prompts", "shared_blobs", "payload", "stream", "size", "fingerprint"])
+def test_a_source_that_fails_is_the_one_that_the_error_names(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: str
+) -> None:
+    original = getattr(CopyRepository, reads)
+
+    def failing(self: CopyRepository, *arguments: Any) -> Any:
+        if self.connection.dialect.name == "postgresql":
+            monkeypatch.setattr(CopyRepository, reads, original)
+            self.connection.connection.driver_connection.close()  # type: ignore[union-attr]
+        return original(self, *arguments)
+
+    target = tmp_path / "copy.db"
+    make_filled(postgres_url)
+    with opened(postgres_url, read_only=True) as store:
+        monkeypatch.setattr(CopyRepository, reads, failing)
+        with pytest.raises(ConnectionFailedError) as caught:
+            copy_store(store, target)
+        assert caught.value.url == store.url and "copy.db" not in str(caught.value)
+        assert copy_store(store, target).n_verified == 6

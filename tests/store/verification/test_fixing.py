@@ -177,3 +177,25 @@ def test_a_side_file_of_a_damaged_rollout_that_lost_its_reference_stays(sqlite_u
     assert side_files(sqlite_url) == paths
     with pytest.raises(StoreError):
         loaded_train(sqlite_url, 0, RUN)
+
+
+# -- directories that are called like files
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_directory_that_is_called_like_a_side_file_stays_and_is_named(sqlite_url: str, is_full: bool) -> None:
+    record(sqlite_url, with_files(0))
+    [file] = side_files(sqlite_url)
+    places = [file.with_name(name) for name in (f"{'0' * 32}.blob", f"{'0' * 32}.blob.tmp")]
+    for place in places:
+        place.mkdir()
+        if is_full:
+            (place / "mine").write_text("mine")
+    unused = file.with_name(f"{'1' * 32}.blob")
+    unused.write_bytes(b"left over")
+    with opened(sqlite_url) as store:
+        problems = store.verify(fix=True, grace_seconds=-1).problems
+        found = {(each.code, each.fixed, "it is a directory" in each.what) for each in problems}
+        assert found == {("file_unused", True, False), ("file_unused", False, True), ("file_temporary", False, True)}
+        store.vacuum()
+    assert not unused.exists() and file.exists() and all(place.is_dir() for place in places)
