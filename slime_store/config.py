@@ -172,7 +172,8 @@ def _read_target(target: str | os.PathLike[str] | URL) -> str:
             raise InvalidUrlError("what was given", reason)
         return _sqlite(text)
     if text.count("@") > 1:  # the text up to the last one may be the password
-        raise InvalidUrlError(_unread(text), "it has more than one @; in a password, @ is %40 and / is %2F")
+        reason = "it has more than one @; but for the one before the host @ is %40, and / in a password is %2F"
+        raise InvalidUrlError(_unread(text), reason)
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
@@ -212,9 +213,10 @@ def refuse_address(target: object) -> None:
     Raises:
         InvalidUrlError: it is like one, and no file of that name is there. A file of such a name is ``./NAME``.
     """
-    if not isinstance(target, str) or target.startswith(("./", "/")) or os.path.lexists(target):
+    if not isinstance(target, str) or target.startswith("./") or os.path.lexists(target):
         return
-    if "://" in target or _LIKE_A_URL.match(target) or _is_like_credentials(target):
+    is_path = target.startswith("/")  # but for //USER:PASSWORD@HOST
+    if _is_like_credentials(target) or (not is_path and ("://" in target or _LIKE_A_URL.match(target))):
         raise InvalidUrlError("what was given", "a file or a folder is asked for; one of such a name is ./NAME")
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, delete, exists, func, insert, select, up
 
 from slime_store.database import chunked
 from slime_store.models import (
+    AdoptionRow,
     BlobReferenceRow,
     BlobRow,
     CheckpointRow,
@@ -97,19 +98,30 @@ class RetentionRepository:
     def facts(self) -> tuple[Any, ...]:
         """Return what changes whenever that may go which is needed, or be needed what may go; pins apart.
 
-        The number of complete attempts and the newest, the checkpoint noted last, and where the last session started.
+        The number of complete attempts and the newest, the checkpoint noted last, what sessions were handed, and where
+        they started.
         """
         recorded = select(func.count(), func.max(RolloutRow.id)).where(
             RolloutRow.run_pk == self._run_pk, RolloutRow.status == "complete"
         )
         checkpoints = (
-            select(func.count(), func.max(CheckpointRow.saved_at), func.max(SessionRow.id))
+            select(
+                func.count(),
+                func.max(CheckpointRow.saved_at),
+                func.max(SessionRow.id),
+                func.count(SessionRow.checkpoint_rollout_id),
+            )
             .select_from(SessionRow)
             .outerjoin(CheckpointRow, CheckpointRow.session_pk == SessionRow.id)
             .where(SessionRow.run_pk == self._run_pk)
         )
-        rows = [self._connection.execute(query).one() for query in (recorded, checkpoints)]
-        return (*rows[0], *rows[1], self.last_start())
+        handed = (
+            select(func.count(), func.max(AdoptionRow.adopted_at))
+            .join(SessionRow, SessionRow.id == AdoptionRow.session_pk)
+            .where(SessionRow.run_pk == self._run_pk)
+        )
+        rows = [self._connection.execute(query).one() for query in (recorded, checkpoints, handed)]
+        return (*rows[0], *rows[1], *rows[2], self.last_start())
 
     def pruned(self, pk: int) -> Any | None:
         """Return kind, rollout_id, attempt, pruned_at and pruned_by of a rollout whose arrays were pruned, or None."""

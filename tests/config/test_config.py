@@ -131,13 +131,14 @@ def test_half_of_a_password_with_an_at_sign_is_not_taken_for_the_host() -> None:
 
 def test_an_address_is_no_file_where_a_file_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for address in ("postgresql+psycopg://u:hunter2@h/db", "u:hunter2@h/db", "host=h password=hunter2"):
+    parts = "postgresql+psycopg://u:hunter2@h/db", "u:hunter2@h/db", "host=h password=hunter2", "//u:hunter2@h/db"
+    for address in parts:
         with pytest.raises(InvalidUrlError) as error:
             refuse_address(address)
         assert "hunter2" not in str(error.value)
         refuse_address(f"./{address}")
         refuse_address(Path(address))
-    for name in ("out/{rollout_id}.pt", "a:b@c d.jsonl", "-", "run@5:1.pt", "C:/x.pt"):
+    for name in ("out/{rollout_id}.pt", "a:b@c d.jsonl", "-", "run@5:1.pt", "C:/x.pt", "/data/a:b@c/d.pt"):
         refuse_address(name)
 
 

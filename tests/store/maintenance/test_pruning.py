@@ -290,6 +290,25 @@ def test_what_a_session_needs_that_begins_while_a_run_is_pruned_stays(
         assert [info.rollout_id for info in run.resume(checkpoint_rollout_id=2).complete] == [3, 4, 5]
 
 
+def test_what_is_needed_since_it_was_handed_out_while_a_run_is_pruned_stays(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(store_url) as store:
+        run = store.run(RUN)
+        run.recovery.begin_session(checkpoint_rollout_id=-1)
+        for n in range(4):
+            run.record_train(n, small(n), state={"cursor": n})
+        run.recovery.record_checkpoint(1)
+    with opened(store_url) as store, opened(store_url) as other:
+        run, recovery = store.run(RUN), other.run(RUN).recovery
+        recovery.begin_session(checkpoint_rollout_id=1)
+        other.run(RUN).record_train(4, small(4), state={"cursor": 4})
+        handed = run.rollouts("train")[2:4]
+        meanwhile(monkeypatch, lambda: [recovery.adopt(info) for info in handed] and None)
+        assert run.prune(keep_arrays_last=0).n_needed == 4
+        assert [info.rollout_id for info in run.resume(checkpoint_rollout_id=1).complete] == [2, 3, 4]
+
+
 def test_an_attempt_that_is_no_longer_superseded_keeps_its_arrays(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
