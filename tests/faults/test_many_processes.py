@@ -130,7 +130,7 @@ def _record_when_told(url: str, told: Any, finished: Any) -> None:
         run.record_train(1, _output(101))
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow_on_postgresql)])
 def test_two_sessions_of_one_run_are_kept_apart_and_the_older_one_says_so_once(
     store_url: str, caplog: pytest.LogCaptureFixture, method: str
 ) -> None:

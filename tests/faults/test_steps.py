@@ -85,7 +85,7 @@ def _at_each_step(url: str, tmp_path: Path, work: Work, under_way: tuple[int, in
 def test_h8_a_writer_that_dies_at_a_step_of_a_replacement_leaves_the_old_or_the_new(
     store_url: str, tmp_path: Path
 ) -> None:
-    _at_each_step(store_url, tmp_path, *WORK["replace"], most=12)
+    _at_each_step(store_url, tmp_path, *WORK["replace"], most=8)
 
 
 @pytest.mark.slow

@@ -122,9 +122,14 @@ def errors_of(filled: Path, tmp_path: Path, table: str, column: str, value: Any)
         ("rollouts", "n_samples", "text", "samples_df"),
         ("checkpoints", "rollout_id", "text", "resume"),
         ("blobs", "n_bytes", "bytes", "load_state"),
-        ("eval_datasets", "name", "bytes", "eval_df"),
         ("adoptions", "adopted_at", "bytes", "copy_store"),
-        ("rollout_weight_versions", "n_samples", "text", "weight_versions_df"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                ("eval_datasets", "name", "bytes", "eval_df"),
+                ("rollout_weight_versions", "n_samples", "text", "weight_versions_df"),
+            )
+        ),
     ],
 )
 def test_what_a_value_of_another_type_makes_a_reader_run_into_is_damage(

@@ -37,23 +37,19 @@ def value(url: str, query: str) -> Any:
 def tables(url: str) -> list[str]:
     """Return the names of the store's tables, without that of the schema version."""
     if make_url(url).get_backend_name() == "sqlite":
-        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        query = "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
+        query += " WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%'"
     else:
-        query = "SELECT table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
-        query += " AND table_schema = 'slime_store'"
-    return sorted(name for (name,) in rows(url, query) if "version_num" not in _columns(url, name))
+        query = "SELECT relname, attname FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid"
+        query += " WHERE relkind = 'r' AND attnum > 0 AND relnamespace = 'slime_store'::regnamespace"
+    found = rows(url, query)
+    return sorted({name for name, _ in found} - {name for name, column in found if column == "version_num"})
 
 
 def counts(url: str) -> dict[str, int]:
     """Return the number of rows of each table."""
-    return {name: value(url, f"SELECT count(*) FROM {name}") for name in tables(url)}
-
-
-def _columns(url: str, table: str) -> set[str]:
-    if make_url(url).get_backend_name() == "sqlite":
-        return {name for (name,) in rows(url, f"SELECT name FROM pragma_table_info('{table}')")}
-    query = "SELECT column_name FROM information_schema.columns WHERE table_schema = 'slime_store' AND table_name = "
-    return {name for (name,) in rows(url, f"{query}'{table}'")}
+    names = tables(url)
+    return dict(rows(url, " UNION ALL ".join(f"SELECT '{name}', count(*) FROM {name}" for name in names)))
 
 
 def execute(url: str, *statements: str) -> None:

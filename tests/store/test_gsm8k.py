@@ -51,6 +51,7 @@ def evaluation(problems: list[dict[str, Any]], model: str) -> RolloutFnEvalOutpu
     return RolloutFnEvalOutput(data, {"gsm8k": sum(rewards) / len(rewards)})
 
 
+@pytest.mark.slow_on_postgresql
 def test_four_evals_come_back_and_their_means_are_the_shares_of_right_answers(
     store_url: str, problems: list[dict[str, Any]]
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_prompt_is_stored_once_and_its_history_can_be_asked_for(
         assert [each.index for each in found] == [i for i, p in enumerate(some) if needle in p[MODELS[1]]["solution"]]
 
 
+@pytest.mark.slow_on_postgresql
 def test_questions_give_the_known_accuracies_and_flips(store_url: str, problems: list[dict[str, Any]]) -> None:
     with run_of(store_url) as run:
         for rollout_id, model in enumerate(MODELS):

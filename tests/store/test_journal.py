@@ -61,7 +61,14 @@ if sys.argv[2] == "exit":
 """
 
 
-@pytest.mark.parametrize("how", ["raise", "exit", "end"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("raise", marks=pytest.mark.slow_on_postgresql),
+        pytest.param("exit", marks=pytest.mark.slow_on_postgresql),
+        "end",
+    ],
+)
 def test_a_process_that_ends_by_itself_writes_what_waits(store_url: str, how: str) -> None:
     path = os.pathsep.join(filter(None, (str(Path(journal_module.__file__).parents[2]), os.environ.get("PYTHONPATH"))))
     ended = subprocess.run(
@@ -82,7 +89,7 @@ def _put_forty(url: str) -> None:
         journal.put(1, group(i, odd=np.random.default_rng(i).integers(0, 255, 1 << 19, np.uint8)))
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow_on_postgresql)])
 def test_a_child_of_multiprocessing_that_ends_by_itself_writes_what_waits(store_url: str, method: str) -> None:
     child = multiprocessing.get_context(method).Process(target=_put_forty, args=(store_url,))
     child.start()

@@ -106,6 +106,7 @@ def _record_in_this_process(url: str, rollout_id: int) -> int:
     return session
 
 
+@pytest.mark.slow_on_postgresql
 def test_each_process_is_a_session_from_its_first_record_on(store_url: str) -> None:
     with run_of(store_url) as run:
         assert counts(store_url)["sessions"] == 0  # looking and opening is no session
@@ -140,6 +141,7 @@ def _record_before_and_after_a_fork(url: str) -> int:
     return session
 
 
+@pytest.mark.slow_on_postgresql
 def test_a_forked_child_is_a_session_of_its_own(store_url: str) -> None:
     assert in_a_new_process(_record_before_and_after_a_fork, store_url) == 2
     query = "SELECT r.rollout_id, s.ordinal FROM rollouts r JOIN sessions s ON s.id = r.session_pk ORDER BY 1"
@@ -230,6 +232,7 @@ def test_a_store_that_is_not_there_is_not_made_by_a_reader(store_url: str) -> No
 # -- pickling, threads, closing -----------------------------------------------------------------------
 
 
+@pytest.mark.slow_on_postgresql
 def test_a_pickled_store_and_run_reopen_by_their_address(store_url: str) -> None:
     output = make_train_output(1, 2)
     with opened(store_url) as store:

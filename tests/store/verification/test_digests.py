@@ -171,7 +171,7 @@ def check_places(url: str, name: str, column: Any, row: dict[str, Any], problems
         assert first.samples == tuple(range(row["first_position"], row["last_position"] + 1)), where
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_a_changed_value_in_any_column_is_reported_and_says_where(sqlite_url: str, name: str, every: int) -> None:
     columns = list(TABLES[name].columns)
@@ -179,7 +179,10 @@ def test_a_changed_value_in_any_column_is_reported_and_says_where(sqlite_url: st
 
 
 @pytest.mark.postgresql
-@pytest.mark.parametrize("name", ["rollout_weight_versions", "samples", "sessions"])
+@pytest.mark.parametrize(
+    "name",
+    ["rollout_weight_versions", *(pytest.param(each, marks=pytest.mark.slow) for each in ("samples", "sessions"))],
+)
 def test_a_changed_value_of_any_type_is_reported_on_postgresql(postgres_url: str, name: str) -> None:
     columns = {str(TABLES[name].columns[each].type): TABLES[name].columns[each] for each in COVERED[name]}
     check_columns(postgres_url, name, columns.values())

@@ -147,6 +147,7 @@ FURTHER_DAMAGE = {
 }
 
 
+@pytest.mark.slow_on_postgresql
 @pytest.mark.parametrize("damage", FURTHER_DAMAGE)
 def test_fix_deletes_no_content_that_lost_its_reference_whatever_else_of_the_rollout_is_damaged(
     store_url: str, damage: str

@@ -195,12 +195,13 @@ def test_damage_to_a_rollout_is_found_and_says_where(sqlite_url: str, what: str)
 
 @pytest.mark.postgresql
 @pytest.mark.parametrize(
-    "what", [pytest.param(what, marks=[pytest.mark.slow] if i % 4 else []) for i, what in enumerate(DAMAGE)]
+    "what", [pytest.param(what, marks=[pytest.mark.slow] if i % 8 else []) for i, what in enumerate(DAMAGE)]
 )
 def test_damage_to_a_rollout_is_found_on_postgresql(postgres_url: str, what: str) -> None:
     check_damage(postgres_url, what)
 
 
+@pytest.mark.slow_on_postgresql
 def test_damage_to_an_eval_and_to_the_journal_is_found(filled: str) -> None:
     execute(
         filled,
@@ -217,6 +218,7 @@ def test_damage_to_an_eval_and_to_the_journal_is_found(filled: str) -> None:
     }
 
 
+@pytest.mark.slow_on_postgresql
 def test_a_damaged_prompt_names_the_samples_that_have_it(filled: str) -> None:
     prompt = value(filled, f"SELECT prompt_pk FROM samples WHERE rollout_pk = {pk(filled, 5)} AND position = 5")
     execute(filled, f"UPDATE prompts SET document = '[]' WHERE id = {prompt}")
@@ -350,6 +352,7 @@ def test_fix_removes_old_side_files_that_no_row_names_and_leaves_young_ones(sqli
         assert_same(store.run(RUN).load_train(1), rich_train(2))
 
 
+@pytest.mark.slow_on_postgresql
 def test_fix_touches_no_row_of_a_damaged_store_and_no_content_that_lost_its_reference(filled: str) -> None:
     with run_of(filled) as run:
         expected = run.load_train(1)
@@ -368,6 +371,7 @@ def test_fix_touches_no_row_of_a_damaged_store_and_no_content_that_lost_its_refe
     assert counts(filled) == before
 
 
+@pytest.mark.slow_on_postgresql
 def test_what_is_deleted_or_recorded_under_the_check_is_no_problem(filled: str) -> None:
     with opened(filled) as store, opened(filled) as other:
         run = other.run(RUN)
