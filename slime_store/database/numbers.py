@@ -13,20 +13,40 @@ import secrets
 from sqlalchemy import Connection, Engine
 
 from slime_store.database.engine import engine_config
-from slime_store.database.transactions import write
+from slime_store.database.failures import translated
+from slime_store.database.forks import guarded_transaction
+from slime_store.database.transactions import WRITE_OPTIONS
 from slime_store.errors import DatabaseError
+
+_PATIENCE_MS = 1000
+"""How long opening a store of an earlier version waits for a writer, to give it a number."""
 
 
 def ensure_number(engine: Engine) -> int:
     """Give an SQLite store a number unless it has one, or is read-only, and return it; 0: it has none.
 
-    Of several processes that do this at once, the first one wins. Where nothing can be written, on a full disk for
-    example, the store goes on without: room may be about to be made.
+    Of several processes that do this at once, the first one wins. Where nothing can be written, on a full disk or
+    beside another writer for example, the store goes on without: it gets one when it is opened again.
     """
-    if engine.dialect.name != "sqlite" or engine_config(engine).read_only:
+    config = engine_config(engine)
+    if engine.dialect.name != "sqlite" or config.read_only or config.is_memory:
         return 0
-    with contextlib.suppress(DatabaseError), write(engine) as connection:
-        return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one()) or set_number(connection)
+    with (
+        contextlib.suppress(DatabaseError),
+        translated(config),
+        guarded_transaction(engine),
+        engine.connect() as connection,
+    ):
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        patience = driver.execute("PRAGMA busy_timeout").fetchone()[0]
+        driver.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
+        try:
+            connection = connection.execution_options(**WRITE_OPTIONS["sqlite"])
+            with connection.begin():
+                return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one()) or set_number(connection)
+        finally:
+            driver.execute(f"PRAGMA busy_timeout = {patience}")
     return 0
 
 

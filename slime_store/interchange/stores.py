@@ -10,6 +10,7 @@ from slime_store.errors import (
     ArraysPrunedError,
     BlobCorruptError,
     BlobMissingError,
+    DamagedStoreError,
     InvalidDumpError,
     UnsupportedValueError,
 )
@@ -22,6 +23,7 @@ from slime_store.store.imports import (
     find_recording,
     join_sessions,
     record_import,
+    stored_adoptions,
     stored_rollout,
     take_over_adoptions,
 )
@@ -50,10 +52,14 @@ def import_store(run: Run, path: Path, *, from_run: str | None = None, strict: b
             there = source.run(name, create=False)
             # before their sessions: another process may go on writing to the file
             found = there.rollouts(attempts=True)
+            try:
+                adoptions = stored_adoptions(there)
+            except DamagedStoreError:  # without them less is handed out again
+                adoptions = []
             sessions = join_sessions(run, there)
             for info in found:
                 done.append(_import_one(run, there, info, sessions, path, strict))
-            take_over_adoptions(run, there, sessions)
+            take_over_adoptions(run, adoptions, sessions)
     return done
 
 

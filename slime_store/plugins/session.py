@@ -20,6 +20,7 @@ from slime_store.plugins.settings import PluginSettings
 from slime_store.plugins.spool import Spool
 from slime_store.plugins.tracker import GroupTracker
 from slime_store.store import Run, SampleStore
+from slime_store.store.infos import rollout_number
 from slime_store.store.journal import Journal
 from slime_store.store.operations import Operations
 from slime_store.types import RolloutInfo
@@ -155,6 +156,10 @@ class PluginSession:
         """
         if self.has_generated:
             self.flush()  # it is of the session before
+        if self._handed or self._saved:
+            self.guard.run("note what was handed out and saved before", self._noted_run)
+            self._handed.clear()
+            self._saved.clear()
         ignore = self.settings.lineage_ignore
         lineage = lineage_of(self.args, source, ignore)
         if "data_source_path" not in ignore:
@@ -200,6 +205,8 @@ class PluginSession:
             StoreError: not now.
         """
         self._handed.append(info)
+        if self._start is not None:  # what is spooled follows this one
+            self.spool.start = {**self._start, "checkpoint_rollout_id": info.rollout_id}
         self._noted_run()
 
     def note_checkpoint(self, rollout_id: int) -> None:
@@ -207,8 +214,9 @@ class PluginSession:
 
         Raises:
             StoreError: not now.
+            TypeError, ValueError: the number is none.
         """
-        self._saved.append(rollout_id)
+        self._saved.append(rollout_number(rollout_id))
         self._noted_run()
 
     def goes_on(self) -> bool:

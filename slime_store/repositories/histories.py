@@ -53,7 +53,7 @@ def with_start(client: str, start: int | None) -> str:
     """Return what a session that comes with an import says of its client, and which checkpoint it started from."""
     try:
         said = json.loads(client)
-        return client if start is None else json.dumps({**said, _START: start}, ensure_ascii=False)
+        return client if start is None else json.dumps({**said, _START: start})
     except (ValueError, TypeError, RecursionError):  # damaged
         return client
 
@@ -212,11 +212,13 @@ class Histories:
         if start is not None and start == last.rollout_id:
             went_on_from = self.checkpointed(start, session)
             return went_on_from is None or (not isinstance(went_on_from, Lost) and went_on_from.pk == last.pk)
-        is_sessions = is_of(session_pk, RolloutRow)
-        if start is None:  # it may have been handed anything, but where it has one of its own
-            return last.session_pk == session_pk or not self._recorded(last.rollout_id, is_sessions)
-        # else it had another one, which is not in the store any more, or never was
-        return bool(self._recorded(last.rollout_id, RolloutRow.id == last.pk, is_sessions))
+        had = self._recorded(last.rollout_id, is_of(session_pk, RolloutRow))
+        # what it was handed before it recorded one of its own is nothing that it went on from
+        own = [each.pk for each in had if each.session_pk == session_pk]
+        if had:
+            return last.pk in (own or [each.pk for each in had])
+        # one that notes where it started had another one, which is not in the store any more, or never was
+        return start is None
 
     def _start(self, session_pk: int, noted: int | None) -> int | None:
         """Return the checkpoint that a session started from, also of one that came with an import; None: not known."""

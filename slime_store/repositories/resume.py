@@ -44,13 +44,12 @@ class ResumeRepository:
         update_row(self._connection, SessionRow, (SessionRow.id == session_pk,), values)
 
     def has_trained(self, session_pk: int) -> bool:
-        """Return whether a session has recorded or journalled a train rollout itself, or was handed one."""
+        """Return whether a session has recorded or journalled a train rollout itself."""
         imported = select(ImportRow.rollout_pk).where(ImportRow.rollout_pk == RolloutRow.id).exists()
         recorded = select(RolloutRow.id).where(
             RolloutRow.session_pk == session_pk, RolloutRow.kind.in_(("train", JOURNAL)), ~imported
         )
-        handed = select(AdoptionRow.rollout_pk).where(AdoptionRow.session_pk == session_pk)
-        return any(self._connection.execute(query.limit(1)).first() is not None for query in (recorded, handed))
+        return self._connection.execute(recorded.limit(1)).first() is not None
 
     def add_checkpoint(self, session_pk: int, rollout_id: int, now: datetime) -> None:
         """Note that a checkpoint was saved after a rollout; saying it again moves the time."""

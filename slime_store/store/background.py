@@ -87,9 +87,13 @@ class BackgroundWriter:
         for failure in self._taken(1):
             raise failure
 
+    def wait(self) -> None:
+        """Wait until every task submitted so far has ended."""
+        self._worker.flush()
+
     def flush(self) -> None:
         """Wait until every task submitted so far has ended, then do as ``raise_failure``."""
-        self._worker.flush()
+        self.wait()
         self.raise_failure()
 
     def close(self) -> None:

@@ -161,6 +161,16 @@ class StoreHandle:
             detail = "a signal handler waits for what was recorded, and has interrupted a transaction; wait after it"
             raise StoreBusyError(self.config.display_url, detail)
 
+    def settle(self) -> None:
+        """Wait until what was recorded and journalled in the background so far is written, or has failed.
+
+        Not in a signal handler that has interrupted a transaction, which some of it may wait for.
+        """
+        if not self._operations.is_here():
+            self.background.wait()
+            for journal in members(self.journals):
+                journal.flush()
+
     def check_writable(self, operation: str) -> None:
         """Refuse at once what a transaction would refuse later.
 

@@ -11,7 +11,7 @@ from slime_store.errors import BlobCorruptError
 from slime_store.mapping.encode import RolloutEncoder
 from slime_store.mapping.encoded import EncodedRollout
 from slime_store.repositories.histories import Histories
-from slime_store.repositories.imports import ImportOrigin, ImportRepository
+from slime_store.repositories.imports import Adoption, ImportOrigin, ImportRepository
 from slime_store.repositories.rollouts import RolloutRepository
 from slime_store.repositories.runs import RunRepository
 from slime_store.repositories.weight_versions import WeightVersionRepository
@@ -198,11 +198,20 @@ def join_sessions(run: Run, there: Run) -> dict[int, int]:
 
 
 @reconnecting
-def take_over_adoptions(run: Run, there: Run, sessions: dict[int, int]) -> None:
-    """Note which of the rollouts taken from another store which of its sessions were handed; see ``join_sessions``."""
+def stored_adoptions(there: Run) -> list[Adoption]:
+    """Return which sessions of another store's run were handed which of its rollouts.
+
+    Raises:
+        DamagedStoreError: one is damaged.
+    """
     with there._handle.reading() as connection:
-        found = ImportRepository(connection, there._pk).adoptions()
-    known = [each for each in found if {each.session_pk, each.recorded_in} <= sessions.keys()]
+        return ImportRepository(connection, there._pk).adoptions()
+
+
+@reconnecting
+def take_over_adoptions(run: Run, adoptions: list[Adoption], sessions: dict[int, int]) -> None:
+    """Note which of the rollouts taken from another store which of its sessions were handed; see ``join_sessions``."""
+    known = [each for each in adoptions if {each.session_pk, each.recorded_in} <= sessions.keys()]
     if not known:
         return
     with run._handle.writing("import a rollout") as connection:

@@ -31,7 +31,9 @@ class Recovery:
 
     @reconnecting
     def begin_session(self, *, checkpoint_rollout_id: int | None, lineage: dict[str, Any] | None = None) -> None:
-        """Note where this process's session starts; one that has recorded or was handed train rollouts ends by it.
+        """Note where this process's session starts; one that has recorded train rollouts ends by it.
+
+        Waits for what was recorded and journalled in the background before, which belongs to the session before.
 
         Args:
             checkpoint_rollout_id: the rollout of the checkpoint that it starts from; -1: from the start.
@@ -39,6 +41,8 @@ class Recovery:
         """
         text = lineage_text(lineage)
         number = None if checkpoint_rollout_id is None else rollout_number(checkpoint_rollout_id)
+        if number is not None:
+            self._handle.settle()
         session_pk = self._session()
         with self._handle.reading() as connection:
             goes_back = number is not None and ResumeRepository(connection, self._pk).has_trained(session_pk)
@@ -50,7 +54,11 @@ class Recovery:
             ResumeRepository(connection, self._pk).describe_session(session_pk, number, text)
 
     def record_checkpoint(self, rollout_id: int) -> None:
-        """Note that the training state after a rollout was saved, so that ``resume`` starts there by default."""
+        """Note that the training state after a rollout was saved, so that ``resume`` starts there by default.
+
+        To be called by the process that records the rollouts, or by one that has begun no session: of a session that
+        began before this rollout, and neither recorded nor was handed it, it is taken to be missing.
+        """
         self._record_checkpoint(rollout_number(rollout_id), utc_now())
 
     @reconnecting

@@ -105,7 +105,10 @@ def adoptable_rows(
 def _of_history(
     repository: ResumeRepository, checkpoint: int, last: Row[Any] | Lost | None, next_rollout_id: int
 ) -> list[Row[Any]]:
-    """Return the journalled groups of the sessions that were where the chain of rollouts ends."""
+    """Return the journalled groups of the sessions that were where the chain of rollouts ends.
+
+    Those of an earlier session that the one which recorded its last rollout has kept, too: it has cleared the others.
+    """
     rows, was_there = repository.journal(), dict[int, bool]()
     for row in rows:
         if row.session_pk in was_there:
@@ -114,8 +117,10 @@ def _of_history(
             was_there[row.session_pk] = row.start in (None, checkpoint)
         else:
             was_at = repository.histories.was_at
-            was_there[row.session_pk] = last.rollout_id != next_rollout_id - 1 or was_at(
-                last, row.session_pk, row.session, row.start
+            was_there[row.session_pk] = (
+                last.rollout_id != next_rollout_id - 1
+                or (not isinstance(last, Lost) and not last.is_imported and row.session < last.session)
+                or was_at(last, row.session_pk, row.session, row.start)
             )
     return [row for row in rows if was_there[row.session_pk]]
 

@@ -16,7 +16,8 @@ import pytest
 from slime_store import Run, Sample, SampleStore
 from slime_store.interchange import import_path
 from slime_store.repositories.resume import ResumeRepository
-from slime_store.store.requests import OnConflict
+from slime_store.store.prepared import prepare_train
+from slime_store.store.requests import JournalClearing, OnConflict
 from slime_store.store.resume import adoptable_rows
 from slime_store.testing.contract.opening import opened
 from tests.services.tables import execute
@@ -237,6 +238,45 @@ def test_groups_that_were_journalled_behind_other_rollouts_are_not_served(store_
         import_path(store.run(RUN), tmp_path / "spool.db")
     assert resumed(store_url, 2)[0] == ["a2", "b3", "b4"]
     assert journalled(store_url, 2) == []
+
+
+def test_groups_that_a_later_session_has_kept_are_served_behind_its_own_rollouts(store_url: str) -> None:
+    """As in a fully asynchronous loop, whose groups are under way across rollouts and restarts."""
+    with session(store_url, -1) as run:
+        record(run, 0, "a0")
+        run.recovery.record_checkpoint(0)
+        journal(run, 1, range(10, 14))
+    with session(store_url, 0) as run:
+        clearing = JournalClearing(keep=frozenset({12, 13}))
+        group = [Sample(group_index=10)]
+        prepare_train(1, [group], state={"name": "b1"}, clear_journal=clearing).store(run)
+    assert resumed(store_url, 0)[0] == ["a0", "b1"]
+    assert [group[0].group_index for group in journalled(store_url, 0)] == [12, 13]
+
+
+@pytest.mark.parametrize("start", [None, 2])
+def test_a_session_goes_on_from_what_it_was_handed_before_or_after_it_begins(store_url: str, start: int | None) -> None:
+    train(store_url, "a", -1, range(5), (2,))
+    with SampleStore.open(store_url) as store:
+        run = store.run(RUN)
+        for info in run.resume(checkpoint_rollout_id=2).complete:
+            run.recovery.adopt(info)
+        run.recovery.begin_session(checkpoint_rollout_id=start, lineage=LINEAGE)
+        record(run, 5, "b5")
+        journal(run, 6, [20])
+    assert resumed(store_url, 2)[0] == ["a2", "a3", "a4", "b5"]
+    assert len(journalled(store_url, 2)) == 1
+
+
+def test_what_is_written_in_the_background_is_of_the_session_before(store_url: str) -> None:
+    train(store_url, "a", -1, range(3), (2,))
+    with session(store_url, 2) as run:
+        groups = run.recovery.journal()
+        for n in range(3, 6):
+            run.record_train(n, [[Sample(reward=1.0)]], state={"name": f"b{n}"}, background=True)
+            groups.put(n, [Sample(group_index=n)])
+        run.recovery.begin_session(checkpoint_rollout_id=2, lineage=LINEAGE)
+        assert [(info.session, info.n_rollouts) for info in run.sessions()][1:] == [(2, 3), (3, 0)]
 
 
 def test_a_session_that_was_imported_is_looked_at_once(tmp_path: Path) -> None:
