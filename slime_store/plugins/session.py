@@ -55,7 +55,7 @@ class PluginSession:
         self.guard = Guard(settings.on_error)
         self.spool = Spool(settings)
         self._operations = Operations()
-        self.recorder = Recorder(self._noted_run, self.guard, self.spool, self._operations)
+        self.recorder = Recorder(self._recording_run, self.guard, self.spool, self._operations)
         self.tracker = GroupTracker(self.guard, carry_over=settings.carry_over)
         self.adoptable: dict[int, RolloutInfo] = {}
         self.begun = False
@@ -157,7 +157,7 @@ class PluginSession:
         if self.has_generated:
             self.flush()  # it is of the session before
         if self._handed or self._saved:
-            self.guard.run("note what was handed out and saved before", self._noted_run)
+            self.guard.run("note what was handed out and saved before", lambda: self._note_saved(self._noted_run()))
             self._handed.clear()
             self._saved.clear()
         ignore = self.settings.lineage_ignore
@@ -193,10 +193,20 @@ class PluginSession:
                 with contextlib.suppress(RolloutNotFoundError):  # it was deleted meanwhile
                     run.recovery.adopt(self._handed[0])
                 self._handed.popleft()
+        return run
+
+    def _recording_run(self) -> Run:
+        """Return the run as ``_noted_run`` does, with the checkpoints noted, too, if they can be."""
+        run = self._noted_run()
+        with contextlib.suppress(StoreError):
+            self._note_saved(run)
+        return run
+
+    def _note_saved(self, run: Run) -> None:
+        with self._operations.under_way(), self._noting:
             while self._saved:
                 run.recovery.record_checkpoint(self._saved[0])
                 self._saved.popleft()
-        return run
 
     def note_adoption(self, info: RolloutInfo) -> None:
         """Note that a recorded rollout was handed out, now or before anything else is recorded.
@@ -217,7 +227,7 @@ class PluginSession:
             TypeError, ValueError: the number is none.
         """
         self._saved.append(rollout_number(rollout_id))
-        self._noted_run()
+        self._note_saved(self._noted_run())
 
     def goes_on(self) -> bool:
         """Begin, if the store could not be reached before this process generated: it started where it then was."""
