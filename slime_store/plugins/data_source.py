@@ -64,7 +64,7 @@ class RecordingDataSource:
             self._session.guard.run("note returned groups", lambda: self._session.tracker.given_back(samples))
 
     def save(self, rollout_id: int) -> None:
-        """Save the wrapped source's state as it does itself, and note the checkpoint, also when its rollout is stored.
+        """Save the wrapped source's state as it does itself, and note the checkpoint, be its rollout stored or not.
 
         Where the data source was after a rollout that is lost or in the spool, the store does not know, so that
         resuming from there would begin the prompts anew. `Run.resume` goes from the checkpoint before, and pruning

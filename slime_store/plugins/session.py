@@ -196,7 +196,7 @@ class PluginSession:
         return run
 
     def _recording_run(self) -> Run:
-        """Return the run as ``_noted_run`` does, with the checkpoints noted, too, if they can be."""
+        """Return the run as ``_noted_run`` does, once it was tried to note the checkpoints that wait for it."""
         run = self._noted_run()
         with contextlib.suppress(StoreError):
             self._note_saved(run)
@@ -220,7 +220,7 @@ class PluginSession:
         self._noted_run()
 
     def note_checkpoint(self, rollout_id: int) -> None:
-        """Note that a checkpoint was saved after a rollout, now or before anything else is recorded.
+        """Note that a checkpoint was saved after a rollout, now or with one of the next, which do not depend on it.
 
         Raises:
             StoreError: not now.
